@@ -66,7 +66,7 @@ pub(crate) fn find(state: &State, wanted: Option<&str>) -> Result<JobKey, Failur
         return pick(&all(state, true), wanted);
     }
     // One that was deleted is meant where it is named.
-    pick(&present, wanted).or_else(|failure| wanted.and(pick(&all(state, true), wanted).ok()).ok_or(failure))
+    pick(&present, wanted).or_else(|failure| wanted.and_then(|_| pick(&all(state, true), wanted).ok()).ok_or(failure))
 }
 
 /// The same, among these jobs.

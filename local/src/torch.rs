@@ -4,6 +4,8 @@
 //! `torchrun` starts below it gets values of its own from it.
 //! Tests: at the end.
 
+use std::fmt::Write as _;
+
 use crate::options::Peer;
 
 /// Port at which the program of rank 0 serves the group: PyTorch's own default.
@@ -66,7 +68,7 @@ pub(crate) fn with_ports(text: &str, master: &str, port_of: &dyn Fn(u16) -> u16)
         let digits = &digits[..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len())];
         match digits.parse() {
             Ok(port) => {
-                out.push_str(&format!(":{}{}", port_of(port), &after[1 + digits.len()..]));
+                let _ = write!(out, ":{}{}", port_of(port), &after[1 + digits.len()..]);
             }
             Err(_) => out.push_str(after),
         }

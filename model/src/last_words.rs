@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn prefix(text: &str, prefix: &str) -> String {
-        text.lines().map(|line| format!("{prefix}{line}\n")).collect()
+        text.lines().fold(String::new(), |text, line| text + prefix + line + "\n")
     }
 
     #[test]

@@ -65,8 +65,6 @@ pub(super) fn args(source: RenderInput<'_>) -> Vec<Value> {
     let written = text_at(manifest, &["spec", "rdzvEndpoint"]).unwrap_or_default();
     let endpoint = match backend {
         Backend::C10d if !names_worker_0(&job.name, written) => format!("{}:{PORT}", worker_0(&job.name)),
-        // Its host alone: the launcher takes the same port, and says so nowhere.
-        Backend::C10d if !written.contains(':') => format!("{written}:{PORT}"),
         Backend::Etcd | Backend::EtcdV2 | Backend::C10d => written.to_owned(),
     };
     vec![

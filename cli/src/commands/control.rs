@@ -122,7 +122,7 @@ impl Directory {
     }
 
     /// Ends a job as stopped, and waits for its end.
-    fn stop_job(&self, job: Target) -> Result<ExitCode, Failure> {
+    fn stop_job(&self, job: &Target) -> Result<ExitCode, Failure> {
         let name = format!("{} {}", job.kind, job.written());
         let request = Request::StopJob { job: job.clone(), why: String::new() };
         match self.ask(&request)? {
@@ -156,7 +156,7 @@ impl Directory {
 pub(crate) fn stop(args: &StopArgs) -> Result<ExitCode, Failure> {
     let dir = &args.directory.data_dir;
     if let Some(job) = &args.job {
-        return args.directory.stop_job(args.directory.job(Some(job))?);
+        return args.directory.stop_job(&args.directory.job(Some(job))?);
     }
     let Some(holder) = holder(dir) else {
         return Err(Failure::missing(format!("{}: no run is active there", dir.display())));

@@ -96,7 +96,7 @@ pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failur
 /// Rounds of the operator and the MPI operator beside it until nothing moves. Reaching it is a defect: they undo each other's work.
 const MAX_ROUNDS: u32 = 100;
 
-/// Runs cluster and operator until nothing moves, and the MPI operator, which creates the pods of MPIJobs.
+/// Runs cluster and operator until nothing moves, and the MPI operator, which creates the pods of `MPIJobs`.
 fn settle(session: &mut Session, now: model::Timestamp) -> Result<(), Failure> {
     for _ in 0..MAX_ROUNDS {
         session.settle(&mut || now, &mut |_, _| {})?;

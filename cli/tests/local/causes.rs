@@ -164,8 +164,8 @@ fn empty_cells(api: &str) -> Vec<String> {
         }
         if way.waits {
             signal(&run, "INT");
-            ended(&mut run);
         }
+        ended(&mut run);
     }
     empty
 }

@@ -44,7 +44,7 @@ pub(super) fn requested(job: &Job, spec: &JobSpec, request: EndRequest, value: &
     let clean = match spec.clean(phase) {
         // What was stopped does not run on.
         CleanPodPolicy::None if request == EndRequest::Stopped => CleanPodPolicy::Running,
-        policy => policy,
+        policy @ (CleanPodPolicy::All | CleanPodPolicy::Running | CleanPodPolicy::None) => policy,
     };
     end_with(job, spec, phase, cause_of_end_request(request, value), clean)
 }

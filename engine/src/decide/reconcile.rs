@@ -246,11 +246,10 @@ fn by_any(job: &Job, names: &BTreeSet<Text>) -> (Phase, Text) {
         let names: Vec<&str> = groups().map(|(spec, _)| &**spec.display()).collect();
         return (Phase::Running, with_trouble(job, format!("a pod of {} has a node", names.join(" or "))));
     }
-    match job.phase {
-        Phase::Restarting => (Phase::Restarting, restarting_words(job)),
-        phase if is_under_way(job) => (phase, said(job)),
-        _ => (Phase::Pending, waiting_words(job)),
+    if job.phase == Phase::Restarting {
+        return (Phase::Restarting, restarting_words(job));
     }
+    if is_under_way(job) { (job.phase, said(job)) } else { (Phase::Pending, waiting_words(job)) }
 }
 
 /// Returns true if the job has run and has not ended.

@@ -135,7 +135,7 @@ Root Cause (first observed failure):
         assert_eq!(of(&format!("{reset}{}", frames("ValueError: boom"))), want);
         // Each line names its rank.
         let of_rank = |rank: &str, exception: &str| -> String {
-            frames(exception).lines().map(|line| format!("[{rank}]: {line}\n")).collect()
+            frames(exception).lines().fold(String::new(), |text, line| text + &format!("[{rank}]: {line}\n"))
         };
         assert_eq!(of(&format!("{}{}", of_rank("rank2", "KeyError: 'x'"), of_rank("rank3", "ValueError: boom"))), want);
         assert_eq!(of("no GPU is free\n"), "rank 3: no GPU is free");

@@ -38,7 +38,7 @@ pub(super) fn enter(phase: Phase) -> String {
     const RUNNING: &str = "\n  - run: all\n  - run: all";
     let (spec, steps) = match phase {
         // A job that cannot be served ends once its status can be written.
-        Phase::New => ("minMembers: 3, ", String::new()),
+        Phase::New => ("minMembers: {Worker: 30}, ", String::new()),
         // Its pods wait for their pod group.
         Phase::Pending | Phase::Queued => ("", String::new()),
         Phase::Running => ("", RUNNING.to_owned()),

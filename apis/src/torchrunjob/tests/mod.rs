@@ -147,7 +147,7 @@ fn pods_go_to_the_kai_scheduler_where_a_kai_queue_is_named() {
     let in_template = ("/spec/podTemplate/spec/schedulerName", json!("own"));
     assert_eq!(placed(&[]), (json!("kai-scheduler"), json!("k")));
     assert_eq!(placed(&[scheduling("other")]), (json!("other"), Value::Null));
-    assert_eq!(placed(&[without.clone()]), (Value::Null, Value::Null));
+    assert_eq!(placed(std::slice::from_ref(&without)), (Value::Null, Value::Null));
     assert_eq!(placed(&[without.clone(), in_template]), (json!("own"), Value::Null));
     assert_eq!(placed(&[without, scheduling("other")]), (json!("other"), Value::Null));
 }

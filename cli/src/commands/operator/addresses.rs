@@ -30,7 +30,7 @@ pub(super) fn address(
     pod: Option<IpAddr>,
     port: u16,
 ) -> Result<Option<SocketAddr>, Failure> {
-    let usual = pod.map_or(IpAddr::from(Ipv4Addr::LOCALHOST), |_| any(pod));
+    let usual = pod.map_or_else(|| IpAddr::from(Ipv4Addr::LOCALHOST), |_| any(pod));
     match text.map(String::as_str) {
         None => Ok(Some(SocketAddr::new(usual, port))),
         Some("none" | "") => Ok(None),

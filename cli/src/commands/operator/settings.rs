@@ -392,7 +392,7 @@ impl Settings {
         };
         // An original operator may have its metrics where the log is served: the log moves, and the Lease tells where to.
         let is_taken = |port: u16| given.iter().any(|address| address.port() == port);
-        let log_port = (LOG_PORT..).find(|port| !is_taken(*port)).unwrap_or(LOG_PORT);
+        let log_port = (LOG_PORT..=u16::MAX).find(|port| !is_taken(*port)).unwrap_or(LOG_PORT);
         Ok(HttpOptions {
             health,
             log: address("log-address", self.log_address.as_ref().or(none.as_ref()), pod, log_port)?,

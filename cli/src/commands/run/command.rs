@@ -86,8 +86,7 @@ impl CommandArgs {
             container["resources"] = json!({"limits": {"nvidia.com/gpu": gpus}});
         }
         let mut spec = json!({
-            // Without a port: on this machine the job gets one of its own.
-            "rdzvEndpoint": format!("{name}-worker-0"),
+            "rdzvEndpoint": format!("{name}-worker-0:29400"),
             "replicaSpecs": {"Worker": {
                 "replicas": workers,
                 "restartPolicy": if restarts == 0 { "Never" } else { "OnFailure" },

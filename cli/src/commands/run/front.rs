@@ -48,7 +48,9 @@ impl Run {
         }
         keys::forget();
         let wake = self.wake.clone();
-        thread::spawn(move || wake.send(keys::next().map_or(Wake::Stop(cause), Wake::Key)));
+        thread::spawn(move || {
+            let _ = wake.send(keys::next().map_or(Wake::Stop(cause), Wake::Key));
+        });
     }
 
     /// Carries out the user's answer. Any key but those for stop and keep changes nothing.
@@ -58,7 +60,7 @@ impl Run {
         }
         self.progress.ask(None);
         match key.to_ascii_lowercase() {
-            b's' => self.stop(StopCause::Signal(SIGINT), session)?,
+            b's' => self.stop(StopCause::Signal(SIGINT), session),
             b'k' => {
                 let option = Place { data_dir: &self.data_dir }.option();
                 self.progress.say(&format!(
@@ -79,14 +81,13 @@ impl Run {
     }
 
     /// Stops where the process in front is gone: its terminal is, or it was killed.
-    pub(super) fn look_at_front(&mut self, session: &mut Session) -> Result<(), Failure> {
+    pub(super) fn look_at_front(&mut self, session: &mut Session) {
         let is_gone = self.front.as_ref().is_some_and(|front| rustix::process::getppid() != front.pid);
         if is_gone {
             self.front = None;
             if self.stopped.is_none() {
-                self.stop(StopCause::Signal(SIGHUP), session)?;
+                self.stop(StopCause::Signal(SIGHUP), session);
             }
         }
-        Ok(())
     }
 }

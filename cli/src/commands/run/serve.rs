@@ -15,15 +15,15 @@ use crate::requests::{Answer, Request, Target};
 
 impl Run {
     /// Does what another process asked for, and answers.
-    pub(super) fn serve(&mut self, received: &Received, session: &mut Session) -> Result<(), Failure> {
+    pub(super) fn serve(&mut self, received: &Received, session: &mut Session) {
         if self.stopped.is_some() {
             received.answer(Err(Failure::missing("the run is stopping")));
-            return Ok(());
+            return;
         }
         match &received.request {
             Request::Stop => {
                 received.answer(Ok(Answer::done("stopping: the pods have their grace period".to_owned())));
-                self.stop(StopCause::Request, session)?;
+                self.stop(StopCause::Request, session);
             }
             Request::Rerun { job, failed } => received.answer(self.rerun(job, *failed, session).map(Answer::done)),
             Request::Submit(submission) => received.answer(self.submit(submission, session)),
@@ -40,7 +40,6 @@ impl Run {
                 received.answer(outcome.map(Answer::done));
             }
         }
-        Ok(())
     }
 
     /// Runs a job again that has ended.

@@ -80,7 +80,7 @@ pub(super) fn to_active_run(args: &RunArgs, manifests: &[Value]) -> Result<Optio
         deadline: args.timeout.map(|ms| began.plus_ms(ms)),
         cause: None,
     };
-    follower.to_the_end().map(Some)
+    follower.follow().map(Some)
 }
 
 /// Refuses options that only a run of its own can have.
@@ -117,7 +117,7 @@ struct Follower<'a> {
 }
 
 impl Follower<'_> {
-    fn to_the_end(mut self) -> Result<ExitCode, Failure> {
+    fn follow(mut self) -> Result<ExitCode, Failure> {
         let source = LogSource::Path(self.args.data_dir.join("log"));
         let state = loop {
             // Asked first: what the run recorded last is then there.

@@ -121,9 +121,9 @@ impl Run {
             self.apply_changed_files(session)?;
             let at = now();
             if self.stopped.is_none() && self.deadline.is_some_and(|deadline| at >= deadline) {
-                self.stop(StopCause::Timeout, session)?;
+                self.stop(StopCause::Timeout, session);
             }
-            self.look_at_front(session)?;
+            self.look_at_front(session);
             self.places.update(session);
             let processes = self.processes.clone();
             session.settle(&mut now, &mut |call, answer| provide(&processes, call, answer))?;
@@ -221,15 +221,15 @@ impl Run {
             Wake::Pods | Wake::Lines => {}
             Wake::Warning { pod, message } => self.progress.say(&format!("warning: pod {pod}: {message}")),
             Wake::Stop(cause @ StopCause::Signal(SIGINT)) if self.may_ask() => self.ask(cause),
-            Wake::Stop(cause) => self.stop(cause, session)?,
-            Wake::Request(received) => self.serve(&received, session)?,
+            Wake::Stop(cause) => self.stop(cause, session),
+            Wake::Request(received) => self.serve(&received, session),
             Wake::Key(key) => self.answered(key, session)?,
         }
         Ok(())
     }
 
     /// Ends the jobs as stopped, and at the second stop ends at once.
-    pub(super) fn stop(&mut self, cause: StopCause, session: &mut Session) -> Result<(), Failure> {
+    pub(super) fn stop(&mut self, cause: StopCause, session: &mut Session) {
         if self.stopped.is_some() {
             self.progress.finish();
             out::wait_written(ROOM_POLL_INTERVAL);
@@ -248,7 +248,6 @@ impl Run {
                 self.progress.say(&failure.to_string());
             }
         }
-        Ok(())
     }
 
     /// Prints lines of pods while standard output takes them. Returns whether some are left.

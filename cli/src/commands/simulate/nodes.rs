@@ -167,7 +167,7 @@ impl Needs {
 
 /// Returns a label that meets a requirement; `None` where a node without the label does.
 fn label_of(requirement: &LabelRequirement) -> Option<(String, String)> {
-    let first = requirement.values.first().map(|value| value.to_string());
+    let first = requirement.values.first().map(ToString::to_string);
     let number = || first.as_deref().and_then(|text| text.parse::<i64>().ok());
     let value = match requirement.operator {
         LabelOperator::In => first,

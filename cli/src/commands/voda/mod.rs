@@ -65,9 +65,9 @@ enum Verb {
         #[arg(long, value_name = "client", value_parser = ["client"], num_args = 0..=1, require_equals = true, default_missing_value = "client")]
         dry_run: Option<String>,
     },
-    /// Print MPIJobs of Voda's version as those of the present one, under their own names. Needs no cluster.
+    /// Print `MPIJobs` of Voda's version as those of the present one, under their own names. Needs no cluster.
     Convert {
-        /// MPIJobs, or a List of them, as `kubectl get mpijobs -o yaml` prints it; - for standard input.
+        /// `MPIJobs`, or a List of them, as `kubectl get mpijobs -o yaml` prints it; - for standard input.
         #[arg(long, short, value_name = "FILE")]
         filename: PathBuf,
     },
@@ -154,7 +154,7 @@ fn convert(text: &str, queue: Option<&str>) -> Result<ExitCode, Failure> {
         serde_saphyr::from_multiple(text).map_err(|error| Failure::new(format!("no manifest: {error}")))?;
     for document in &documents {
         let items = document.get("items").and_then(Value::as_array);
-        for object in items.map_or(std::slice::from_ref(document), Vec::as_slice) {
+        for object in items.map_or_else(|| std::slice::from_ref(document), Vec::as_slice) {
             let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
             let job = manifest::converted(object, queue).map_err(|why| Failure::new(format!("{name}: {why}")))?;
             out::print(&format!("---\n{}", yaml(&job)?));
