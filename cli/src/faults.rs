@@ -69,6 +69,8 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
     }
     let registry = Registry::all();
     let (mut pods, mut jobs, mut refusing) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    // Another operator names these jobs' pods.
+    let mut foreign = Vec::new();
     let stored = session.cluster().objects();
     for job in manifests.iter().chain(stored.iter().map(|object| &**object)).filter(|object| session.is_job(object)) {
         let Some(api) = registry.get(&Resource::of(job)) else { continue };
@@ -78,6 +80,9 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         jobs.insert(key.name.to_string());
         if api.preemption("").is_none() {
             refusing.insert((key.name.to_string(), key.kind.to_string()));
+        }
+        if api.is_foreign() {
+            foreign.push(format!("{}-", key.name));
         }
         // Errors of a spec are reported when it is applied.
         for group in api.spec_fact(job).spec.into_iter().flat_map(|spec| spec.groups) {
@@ -99,7 +104,7 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         if let (FaultKind::Preempt { .. }, Some(kind)) = (&fault.kind, kind_that_refuses) {
             return Err(Failure::new(format!("--fault {fault}: {kind} has no preemption; use exit={name}-...:137")));
         }
-        if known.contains(name) {
+        if known.contains(name) || kind == "pod" && foreign.iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
         let listed: Vec<&str> = known.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();

@@ -7,6 +7,9 @@ use super::{TRACEBACK, cut, exceptions, once, plain_lines, prefixed};
 /// Title of the last part of the launcher's report.
 const ROOT_CAUSE: &str = "Root Cause (first observed failure):";
 
+/// The launcher's own exception.
+const LAUNCHER_ERROR: &str = "ChildFailedError";
+
 /// Words by which the launcher's own lines are told from those of its ranks.
 const OF_LAUNCHER: &str = "torch/distributed/elastic";
 /// The same in older versions.
@@ -75,8 +78,9 @@ fn of_report(report: &Report<'_>) -> Option<String> {
 /// Returns the exception in the output of a rank, or else the end of it: what stands before the launcher's own exception.
 fn of_output(before: &str, report: &Report<'_>) -> Option<String> {
     let is_own = |line: &&str| !line.contains(OF_LAUNCHER) && !line.contains(OF_OLDER_LAUNCHER);
-    // The launcher's own exception is the last one.
-    let end = before.rfind(TRACEBACK).filter(|at| before.get(*at..).is_some_and(|tail| !tail.contains("[rank")));
+    // The launcher's own exception is the last one, where it wrote one.
+    let is_launcher = |tail: &str| tail.contains(LAUNCHER_ERROR) && !tail.contains("[rank");
+    let end = before.rfind(TRACEBACK).filter(|at| before.get(*at..).is_some_and(is_launcher));
     let output = before.get(..end.unwrap_or(before.len()))?;
     let own: Vec<&str> = output.lines().filter(is_own).collect();
     let names = [format!("rank{}", report.rank), format!("default{}", report.local_rank)];

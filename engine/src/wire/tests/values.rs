@@ -251,12 +251,7 @@ fn objects() -> Vec<ObjectRef> {
 }
 
 pub(super) fn job_facts() -> [JobFact; 2] {
-    let end_requests = [
-        (EndRequest::Preempted, "p"),
-        (EndRequest::Failed, "f"),
-        (EndRequest::NodeFailed, "n"),
-        (EndRequest::Stopped, "s"),
-    ];
+    let end_requests = [(EndRequest::Preempted, "p"), (EndRequest::Failed, "f"), (EndRequest::NodeFailed, "n")];
     let end_requests = end_requests.map(|(request, text)| (request, text.into())).into();
     let full = JobFact {
         rv: ResourceVersion(9),

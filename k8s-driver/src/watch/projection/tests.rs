@@ -96,7 +96,10 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
             *sizes = (sizes.0 + 1, sizes.1 + whole.to_string().len(), sizes.2 + small.to_string().len());
         }
     }
-    let jobs = registry.iter().map(|api| (api.resource().kind.to_string(), 20));
+    // The former name of a kind has few scenarios of its own.
+    let least = |kind: &str| if kind == "JobQueue" { 2 } else { 20 };
+    let kinds_of_jobs = registry.iter().map(|api| api.resource().kind.to_string());
+    let jobs = kinds_of_jobs.map(|kind| (kind.clone(), least(&kind)));
     let others = [
         ("Pod", 500),
         ("Service", 150),
@@ -133,8 +136,8 @@ fn foreign_members_are_left_out_and_odd_types_do_no_harm() {
                 "ownerReferences": [{"kind": "K", "controller": true}]},
             "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
-                "initContainerStatuses": [{"name": "d", "restartCount": 1}],
-                "containerStatuses": [{"name": "c", "restartCount": 2, "state": {"terminated": {"exitCode": 3}}}]}})
+                "initContainerStatuses": [{"name": "d", "restartCount": 1, "state": {}}],
+                "containerStatuses": [{"name": "c", "restartCount": 2, "lastState": {}, "state": {"terminated": {"exitCode": 3}}}]}})
     );
     for odd in [json!(null), json!(3), json!(-3), json!(1.5), json!(true), json!("x"), json!([{"name": "n"}])] {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": odd, "status": odd, "spec": {"nodeName": odd}});
