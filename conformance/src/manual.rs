@@ -4,12 +4,14 @@
 //! So both grounds say the same of a pod that runs, waits or ends. Owns the copy and the writing; the verbs are `cluster`'s.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
-use apis::{ApiError, Registry, Resource};
+use apis::{ApiError, Resource};
 use cluster::{Cluster, Mode, Options, runtime::VirtualPods};
 use model::Timestamp;
 use serde_json::{Map, Value, json};
+use simulator::simulation::Simulation;
 
 use crate::names::Names;
 use crate::server::Server;
@@ -22,13 +24,12 @@ const NODES: (&str, &str) = ("v1", "Node");
 ///
 /// # Errors
 /// When an object cannot be stored even unchecked.
-pub fn copy_of(objects: &[Arc<Value>], now: Timestamp, registry: &Registry) -> Result<Cluster, ApiError> {
+pub fn copy_of(objects: &[Arc<Value>], now: Timestamp) -> Result<Cluster, ApiError> {
     let options = Options { mode: Mode::Manual, now, nodes: Vec::new() };
     let mut cluster = Cluster::with_runtime(&options, Box::new(VirtualPods));
-    for api in registry.iter() {
-        let registered = cluster.register(&api.crd());
-        registered.map_err(|error| ApiError { code: 500, reason: "Definition".into(), message: error.to_string() })?;
-    }
+    let kinds = Simulation::served_kinds();
+    let failed = |error: &dyn Display| ApiError { code: 500, reason: "Definition".into(), message: error.to_string() };
+    cluster.set_kinds(&kinds.map_err(|error| failed(&error))?);
     for object in objects {
         cluster.store_unchecked(object)?;
     }

@@ -173,7 +173,7 @@ impl Real {
             }
             objects.push(Arc::new(object));
         }
-        manual::copy_of(&objects, self.now, &self.registry)
+        manual::copy_of(&objects, self.now)
     }
 
     /// Something of these kinds was written, or may have been.

@@ -8,6 +8,7 @@
 mod hooks;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use apis::{ApiCall, Registry};
 use cluster::{Cluster, ServedKinds};
@@ -122,8 +123,13 @@ impl Simulation {
     /// # Errors
     /// When the definition of an API does not register.
     pub fn served_kinds() -> Result<ServedKinds, Error> {
+        // Definitions are part of the build, so what is compiled of them is the same for every cluster.
+        static KINDS: OnceLock<ServedKinds> = OnceLock::new();
+        if let Some(kinds) = KINDS.get() {
+            return Ok(kinds.clone());
+        }
         let backend = EmbeddedCluster::serving(Cluster::default(), &Registry::all()).map_err(embedded::Error::from)?;
-        Ok(backend.cluster.kinds())
+        Ok(KINDS.get_or_init(|| backend.cluster.kinds()).clone())
     }
 
     /// Creates the same with kinds that were registered before.
