@@ -17,17 +17,13 @@ const QUEUE: &str = r".metadata.labels['trainyard\.dev/queue','kueue\.x-k8s\.io/
 
 /// Adds the sums to a status. Both are written from the start: a column without a value looks like an error.
 pub(crate) fn add(status: &mut Map<String, Value>, job: &Job) {
-    let lasting = || job.spec_groups().filter(|(spec, _)| !spec.once);
+    // An ended job wants no pods, however its spec is edited.
+    let has_ended = job.ending().is_some() || job.phase.is_terminal();
+    let lasting = || job.spec_groups().filter(|(spec, _)| !spec.once && !has_ended);
     let wanted = lasting().fold(0_u32, |sum, (_, group)| sum.saturating_add(group.replicas));
     let ready = lasting().fold(0_u32, |sum, (_, group)| sum.saturating_add(group.counters.active));
     status.insert(READY.to_owned(), json!(format!("{ready}/{wanted}")));
-    status.insert(RESTARTS.to_owned(), json!(restarts(job)));
-}
-
-/// Returns the restarts of a job: pods that its failures replaced, and containers that were started again.
-fn restarts(job: &Job) -> u32 {
-    let replaced = job.groups.values().fold(0_u32, |sum, group| sum.saturating_add(group.charged));
-    replaced.saturating_add(job.past_container_restarts).saturating_add(job.container_restarts)
+    status.insert(RESTARTS.to_owned(), json!(job.restarts()));
 }
 
 /// Returns the schemas of the sums.

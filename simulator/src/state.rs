@@ -34,6 +34,16 @@ pub fn mask_mirror(job: &mut Value) {
     remove_from_mirror(job, &["term", "position", "waitUids", "waitBelow"]);
 }
 
+/// Takes the generation out of a job's conditions: the operator writes that of the object with each write of the status, and an edit
+/// that changes nothing else is followed by none.
+pub fn mask_generation(job: &mut Value) {
+    for condition in job.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if let Some(condition) = condition.as_object_mut() {
+            condition.remove("observedGeneration");
+        }
+    }
+}
+
 /// Takes the times, in milliseconds, out of a job's mirror, and the sums of them.
 pub fn mask_mirror_times(job: &mut Value) {
     let times = ["admittedAt", "dequeuedAt", "firstRunningAt", "limitPausedAt", "shareAt", "startAfter", "usage"];

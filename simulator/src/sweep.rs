@@ -126,6 +126,7 @@ pub fn masked(object: &Value) -> Value {
             }
         }
     }
+    state::mask_generation(&mut object);
     object
 }
 
@@ -220,12 +221,13 @@ mod tests {
             "kind": "X",
             "metadata": {"name": "a", "uid": "u", "resourceVersion": "5", "annotations": {"trainyard.dev/x": "1", "k": "v"},
                 "ownerReferences": [{"uid": "o", "name": "n"}]},
-            "status": {"phase": "P", "trainyard": {"term": 1, "position": 2, "phase": "Running"}},
+            "status": {"phase": "P", "trainyard": {"term": 1, "position": 2, "phase": "Running"},
+                "conditions": [{"type": "Running", "observedGeneration": 2}]},
         });
         let want = json!({
             "kind": "X",
             "metadata": {"name": "a", "annotations": {"k": "v"}, "ownerReferences": [{"name": "n"}]},
-            "status": {"phase": "P", "trainyard": {"phase": "Running"}},
+            "status": {"phase": "P", "trainyard": {"phase": "Running"}, "conditions": [{"type": "Running"}]},
         });
         assert_eq!(masked(&object), want);
     }

@@ -58,7 +58,9 @@ impl Walk {
         }
         self.api.check(&job, &self.simulation.backend.cluster.objects_of(&core("Pod")))?;
         let object = self.simulation.backend.cluster.get(&self.api.resource(), "default", "j").ok_or("no object")?;
-        let status = &object["status"];
+        let mut written = (*object).clone();
+        simulator::state::mask_generation(&mut written);
+        let status = &written["status"];
         let api = apis::Registry::all();
         let word = api.api_of(key).map_or("", |api| api.phase_word(job.phase));
         let shown = simulator::state::word(&object);
@@ -69,9 +71,10 @@ impl Walk {
         let shows = api.api_of(key).map(|api| api.status(key, &job)).unwrap_or_default();
         // Waits only shrink, which is not worth a write; what an ended job shows is final, even if its spec changes later.
         let matters = |path: &String| {
-            let last_word = ["replicaStatuses", "taskStatuses", "conditions", "numNodes", "workersStatus"]
-                .iter()
-                .any(|member| path.starts_with(member));
+            let last_word =
+                ["ready", "restarts", "replicaStatuses", "taskStatuses", "conditions", "numNodes", "workersStatus"]
+                    .iter()
+                    .any(|member| path.starts_with(member));
             !(path.starts_with("trainyard.wait") || job.phase.is_terminal() && last_word)
         };
         let mut differences = engine::explain::differences(status, &shows);
