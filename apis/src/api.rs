@@ -124,9 +124,14 @@ pub trait JobApi: Send + Sync {
         false
     }
 
-    /// Returns true if a cluster may do without its definition for good: another project's, or that of a former kind.
+    /// Returns true for the former name of a kind: its successor is preferred where both can stand.
+    fn is_former(&self) -> bool {
+        false
+    }
+
+    /// Returns true if a cluster can lack its definition permanently: that of another project, or of a former kind.
     fn is_optional(&self) -> bool {
-        self.is_foreign()
+        self.is_foreign() || self.is_former()
     }
 
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.

@@ -19,24 +19,6 @@ use crate::objects::{
 const USUAL_CONDITIONS: [&str; 6] =
     ["ContainersReady", "Initialized", "PodHasNetwork", "PodReadyToStartContainers", "PodScheduled", "Ready"];
 
-/// Texts by which programs, and the libraries they reach each other with, report a lost peer. In lower case.
-const LOST_PEER_WORDS: [&str; 14] = [
-    "broken pipe",
-    "closed the connection",
-    "connection aborted",
-    "connection closed by",
-    "connection refused",
-    "connection reset",
-    "connectionreseterror",
-    "distbackenderror",
-    "gloo",
-    "lost rank",
-    "ncclremoteerror",
-    "nccl communicator was aborted",
-    "remote process exited",
-    "socket timeout",
-];
-
 /// Terms that name a device failure, in lower case.
 const DEVICE_WORDS: [&str; 8] = ["xid", "gpu", "nvml", "cuda", "ecc", "nvlink", "rocm", "npu"];
 
@@ -163,14 +145,6 @@ fn container(name: &str, main: bool, status: &Value) -> ContainerFact {
     ContainerFact { name: Text::from(name), main, state: state(status), last }
 }
 
-/// Returns true if a termination message blames the connection to another pod: the failure then followed that pod's.
-fn tells_of_a_lost_peer(message: &str) -> bool {
-    // Of several ranks in one pod that which failed first tells.
-    let of_rank = model::last_words::of_failing_rank(message);
-    let lower = of_rank.as_deref().unwrap_or(message).to_ascii_lowercase();
-    LOST_PEER_WORDS.iter().any(|words| lower.contains(words))
-}
-
 fn state(status: &Value) -> ContainerState {
     let state = status.get("state").unwrap_or(&Value::Null);
     if let Some(end) = terminated(state) {
@@ -191,7 +165,7 @@ fn reason(of: &Value) -> Text {
     Text::from(text_at(of, &["reason"]).unwrap_or_default())
 }
 
-/// Returns the end that the state of a container tells, be it the present state or the last one; `None` for one that has not ended.
+/// Parses the `terminated` member of a container's `state` or `lastState`; `None` if it has none.
 fn terminated(state: &Value) -> Option<ContainerEnd> {
     let terminated = state.get("terminated").filter(|value| value.is_object())?;
     let code = terminated.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
@@ -202,7 +176,7 @@ fn terminated(state: &Value) -> Option<ContainerEnd> {
         reason: reason(terminated),
         message: message.and_then(|message| if code == 0 { device_words(message) } else { last_words(message) }),
         finished: time_at(terminated, &["finishedAt"]).filter(|_| code != 0),
-        lost_peer: code != 0 && message.is_some_and(tells_of_a_lost_peer),
+        lost_peer: code != 0 && message.is_some_and(model::last_words::blames_peer),
     })
 }
 

@@ -57,7 +57,7 @@ impl Registry {
     /// Returns the APIs by kind, those of former kinds last: what they share with their successors stands where those have it.
     pub(crate) fn successors_first(&self) -> Vec<&Arc<dyn JobApi>> {
         let mut apis: Vec<&Arc<dyn JobApi>> = self.iter().collect();
-        apis.sort_by_key(|api| api.is_optional() && !api.is_foreign());
+        apis.sort_by_key(|api| api.is_former());
         apis
     }
 

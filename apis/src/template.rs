@@ -149,7 +149,7 @@ pub fn pod(parts: PodParts<'_>) -> Value {
 }
 
 /// Has the status of a container that fails hold the end of what it wrote, where its template does not say otherwise: without it
-/// nothing but an exit code tells why a pod failed.
+/// an exit code is all that is left of a failed pod.
 fn keep_last_words(spec: &mut Map<String, Value>) {
     for key in ["containers", "initContainers"] {
         for container in containers_mut(spec, key).filter_map(Value::as_object_mut) {

@@ -355,8 +355,22 @@ impl Job {
         let each = || lasting.fold(0u32, |sum, (_, group)| sum.saturating_add(group.charged));
         let replaced = if counts_rounds { self.rounds } else { each() };
         let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
-        let restarts = self.past_container_restarts.saturating_add(self.container_restarts);
-        if containers { replaced.saturating_add(restarts) } else { replaced }
+        if containers { replaced.saturating_add(self.restarted_containers()) } else { replaced }
+    }
+
+    /// Returns the number of restarts: pods replaced and containers restarted, whatever its budget counts.
+    pub fn restarts(&self) -> u32 {
+        self.replaced_pods().saturating_add(self.restarted_containers())
+    }
+
+    /// Returns the number of pods that were replaced and charged to their groups.
+    pub fn replaced_pods(&self) -> u32 {
+        self.groups.values().fold(0, |sum: u32, group| sum.saturating_add(group.charged))
+    }
+
+    /// Returns the number of restarts of containers in their pods, pods that are gone included.
+    pub const fn restarted_containers(&self) -> u32 {
+        self.past_container_restarts.saturating_add(self.container_restarts)
     }
 
     /// Returns the limit of a group's restarts: its own, or else the operator's where the job has no budget.

@@ -86,7 +86,7 @@ impl Default for BackOff {
 /// Where the job of a pod was submitted, by a process other than the runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// Directory from which working directories of its containers are told.
+    /// Directory to which working directories of its containers are relative.
     pub workdir: PathBuf,
     /// Environment that its processes inherit instead of the runner's: names and values.
     pub environment: Arc<[(String, String)]>,

@@ -45,13 +45,13 @@ impl Ports {
     }
 }
 
-/// Claims a port that nobody has claimed or listens on.
+/// Claims a port that no job has claimed and no process listens on.
 fn take(port: u16) -> Option<Claim> {
     let claim = claim(&format!("port/{port}")).ok()?.ok()?;
     is_unused(port).then_some(claim)
 }
 
-/// Returns true if nobody listens on the port, whatever its address.
+/// Returns true if no process listens on the port, whatever its address.
 fn is_unused(port: u16) -> bool {
     match TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)) {
         Ok(_) => true,

@@ -1,4 +1,4 @@
-//! The last words of a program: what of its output tells why it failed.
+//! The last words of a program: the part of its output that says why it failed.
 //!
 //! Owns what is noise in them, how an exception of Python reads, and which part of torchrun's output the failing rank wrote. Pure text;
 //! how much of an output there is, is decided by who reads it. Tests: at the end.
@@ -19,6 +19,24 @@ const CHAINED: [&str; 2] = ["During handling of the above exception", "The above
 /// Start of the line before an exception that Python reports and passes over.
 const IGNORED: &str = "Exception ignored in";
 
+/// Texts by which programs, and the libraries they reach each other with, report a lost peer. In lower case.
+const LOST_PEER_WORDS: [&str; 14] = [
+    "broken pipe",
+    "closed the connection",
+    "connection aborted",
+    "connection closed by",
+    "connection refused",
+    "connection reset",
+    "connectionreseterror",
+    "distbackenderror",
+    "gloo",
+    "lost rank",
+    "ncclremoteerror",
+    "nccl communicator was aborted",
+    "remote process exited",
+    "socket timeout",
+];
+
 /// Maximum number of lines of the message of an exception.
 const MAX_MESSAGE_LINES: usize = 3;
 
@@ -26,8 +44,8 @@ const MAX_MESSAGE_LINES: usize = 3;
 /// raised; of anything else the end, each line once. Returns `None` where nothing is left.
 #[must_use]
 pub fn condensed(text: &str, max: usize) -> Option<String> {
-    let told = error_file(text);
-    let text = told.as_deref().unwrap_or(text);
+    let error = error_file(text);
+    let text = error.as_deref().unwrap_or(text);
     let words = of_failing_rank(text).unwrap_or_else(|| {
         let lines = plain_lines(text);
         exceptions(&lines).pop().map_or_else(|| once(&lines).join("\n"), |exception| exception.lines().join("\n"))
@@ -40,6 +58,19 @@ pub fn condensed(text: &str, max: usize) -> Option<String> {
 pub fn error_line(words: &str) -> Option<&str> {
     let mut lines = words.lines().map(str::trim).filter(|line| !line.is_empty());
     if names_frame(words) { lines.next() } else { lines.next_back() }
+}
+
+/// Returns true if a termination message blames the connection to another pod: the failure then followed that pod's. Of several ranks in
+/// one pod the one that failed first counts.
+#[must_use]
+pub fn blames_peer(message: &str) -> bool {
+    let of_rank = of_failing_rank(message);
+    names_lost_peer(of_rank.as_deref().unwrap_or(message))
+}
+
+fn names_lost_peer(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    LOST_PEER_WORDS.iter().any(|words| lower.contains(words))
 }
 
 /// Returns the lines of an output without noise, each once.
@@ -182,7 +213,7 @@ fn exceptions<'a>(lines: &[&'a str]) -> Vec<Exception<'a>> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> String {
+    fn words_of(text: &str) -> String {
         condensed(text, 256).unwrap_or_default()
     }
 
@@ -200,18 +231,18 @@ mod tests {
             // Python passes over what fails while it ends.
             format!("{frames}ValueError: boom\nException ignored in: <x>\n{frames}OSError: late\n"),
         ] {
-            assert_eq!(told(&text), want, "{text}");
+            assert_eq!(words_of(&text), want, "{text}");
         }
         let chained = format!(
             "{frames}KeyError: 'a'\n\nDuring handling of the above exception, another exception occurred:\n\n{frames}ValueError: boom"
         );
-        assert_eq!(told(&chained), want);
+        assert_eq!(words_of(&chained), want);
         let syntax = "  File \"t.py\", line 1\n    foo(\n       ^\nSyntaxError: '(' was never closed";
-        assert_eq!(told(syntax), "SyntaxError: '(' was never closed\nFile \"t.py\", line 1\nfoo(");
+        assert_eq!(words_of(syntax), "SyntaxError: '(' was never closed\nFile \"t.py\", line 1\nfoo(");
         let long = format!("{frames}RuntimeError: {}\nsecond line\n", "x".repeat(300));
-        assert_eq!(told(&long), format!("RuntimeError: {} ...", "x".repeat(242)));
+        assert_eq!(words_of(&long), format!("RuntimeError: {} ...", "x".repeat(242)));
         let lines = format!("{frames}ValidationError: 2 errors\n  a\n  b\n  c\n");
-        assert!(told(&lines).starts_with("ValidationError: 2 errors\na\nb\nFile "), "{}", told(&lines));
+        assert!(words_of(&lines).starts_with("ValidationError: 2 errors\na\nb\nFile "), "{}", words_of(&lines));
     }
 
     fn prefix(text: &str, prefix: &str) -> String {
@@ -222,13 +253,13 @@ mod tests {
     fn of_other_outputs_the_end_is_kept_each_line_once() {
         assert_eq!(error_line("a\nerror: no space\n"), Some("error: no space"));
         assert_eq!(error_line("ValueError: x\nFile \"t.py\", line 1"), Some("ValueError: x"));
-        assert_eq!(told("a\n\n=====\nb\nb\nerror: no space\nb\n"), "a\nb\nerror: no space");
-        assert_eq!(told("  a\nSegmentation fault"), "a\nSegmentation fault");
+        assert_eq!(words_of("a\n\n=====\nb\nb\nerror: no space\nb\n"), "a\nb\nerror: no space");
+        assert_eq!(words_of("  a\nSegmentation fault"), "a\nSegmentation fault");
         assert_eq!(condensed(" \n---\n", 256), None);
         assert_eq!(condensed("", 256), None);
         let nested = format!("{}exec: \"pyhton3\": not found", "failed to create task: ".repeat(20));
-        assert_eq!(told(&nested), format!("... {}", &nested[nested.len() - 256..]));
-        assert_eq!(told(&format!("{}\nlast line", "x".repeat(400))), "... last line");
+        assert_eq!(words_of(&nested), format!("... {}", &nested[nested.len() - 256..]));
+        assert_eq!(words_of(&format!("{}\nlast line", "x".repeat(400))), "... last line");
     }
 
     #[test]
@@ -246,6 +277,6 @@ mod tests {
         ] {
             assert_eq!(error_file(text).as_deref(), want, "{text}");
         }
-        assert_eq!(told(r#"{"message": {"message": "ValueError: x"}}"#), "ValueError: x");
+        assert_eq!(words_of(r#"{"message": {"message": "ValueError: x"}}"#), "ValueError: x");
     }
 }

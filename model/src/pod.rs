@@ -63,7 +63,7 @@ pub struct PodFact {
     pub deleting: Option<Timestamp>,
     /// Its normal containers.
     pub containers: Vec<ContainerFact>,
-    /// Its init containers that failed or wait for something else than their turn. No rule reads them: they tell why a pod does not
+    /// Its init containers that failed or wait for something else than their turn. No rule reads them: they show why a pod does not
     /// start.
     pub init: Vec<ContainerFact>,
     /// Its status reason, for example `Evicted`.
@@ -234,7 +234,7 @@ pub enum ContainerState {
 /// End of one run of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerEnd {
-    /// Exit code; 128 and more tell a signal, see [`crate::exit`].
+    /// Exit code; 128 and more stand for a signal, see [`crate::exit`].
     pub code: i32,
     /// Why, for example `OOMKilled`; empty when it is not said.
     pub reason: Text,

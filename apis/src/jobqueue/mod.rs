@@ -32,7 +32,7 @@ impl JobApi for JobQueue {
         PLURAL
     }
 
-    fn is_optional(&self) -> bool {
+    fn is_former(&self) -> bool {
         true
     }
 

@@ -1,4 +1,4 @@
-//! Rules for what volumes are made of beyond one object: projected sources, fields of the pod, and templates of claims.
+//! Rules for sources of volumes beyond one object: projected sources, fields of the pod, and templates of claims.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const PROJECTED: [&str; 6] =
 const WITH_FILES: [&str; 3] = ["configMap", "downwardAPI", "secret"];
 /// Sources of a projected volume that are one file.
 const ONE_FILE: [&str; 2] = ["clusterTrustBundle", "serviceAccountToken"];
-/// Files that are made of fields of the pod.
+/// Files whose contents are fields of the pod.
 const FIELD_FILES: &[&str] =
     &["spec.volumes[].downwardAPI.items[]", "spec.volumes[].projected.sources[].downwardAPI.items[]"];
 /// Fields of a pod that a file can hold.

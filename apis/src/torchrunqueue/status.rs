@@ -17,7 +17,7 @@ pub(super) const TERMINATING: &str = "Terminating";
 
 /// Reason of a queue on a cluster without KAI.
 const NOT_INSTALLED: &str = "KaiNotInstalled";
-/// Reason of a queue that asks for no KAI Queue.
+/// Reason of a queue that has no KAI Queue.
 const NOT_CONFIGURED: &str = "KaiNotConfigured";
 
 /// Renders the whole `status` of a queue.

@@ -3,7 +3,7 @@
 //! An older build passes unknown members over, and would fold another state from the same bytes; the format makes it refuse
 //! them. Each member that a later format adds is named here.
 
-use model::fact::Adopted;
+use model::fact::{Adopted, EndRequest};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
     Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobKey,
@@ -63,6 +63,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
         Fact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
         Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
+        Fact::Job(fact) if fact.end_requests.contains_key(&EndRequest::Stopped) => 7,
         Fact::Job(fact) if fact.progress.is_some() => 5,
         Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
@@ -100,6 +101,7 @@ pub(crate) fn of_event(event: &Event) -> u16 {
         Event::WaitsReported { .. } => 7,
         Event::Allocated(allocation) if targets7(&allocation.targets) => 7,
         Event::Shared { changes } if changes7(changes) => 7,
+        Event::Decided(of) if of.cause().kind == CauseKind::EndRequested(EndRequest::Stopped) => 7,
         Event::Autoscaled(_) | Event::NodeDropped => 6,
         Event::Reported { queues } if queues.iter().any(|(_, report)| !report.lessons.is_empty()) => 5,
         Event::UsersCounted(_) | Event::Dequeued { .. } => 5,

@@ -2,7 +2,7 @@
 //!
 //! Tests: at the end.
 
-use super::{TRACEBACK, cut, exceptions, once, plain_lines, prefixed};
+use super::{Exception, TRACEBACK, cut, exceptions, names_lost_peer, once, plain_lines, prefixed};
 
 /// Title of the last part of the launcher's report.
 const ROOT_CAUSE: &str = "Root Cause (first observed failure):";
@@ -10,15 +10,12 @@ const ROOT_CAUSE: &str = "Root Cause (first observed failure):";
 /// The launcher's own exception.
 const LAUNCHER_ERROR: &str = "ChildFailedError";
 
-/// Words by which the launcher's own lines are told from those of its ranks.
+/// Words that mark the launcher's own lines among those of its ranks.
 const OF_LAUNCHER: &str = "torch/distributed/elastic";
 /// The same in older versions.
 const OF_OLDER_LAUNCHER: &str = "torch.distributed.elastic";
 
-/// Texts by which a rank says that another one was gone, in lower case.
-const FOLLOWED: [&str; 4] = ["connection closed by", "connection reset", "broken pipe", "distbackenderror"];
-
-/// Longest part of a rank's own output that is told, in characters.
+/// Longest part of a rank's own output that is kept, in characters.
 const MAX: usize = 1024;
 
 /// What the launcher reports of the failure that it saw first.
@@ -89,11 +86,8 @@ fn of_output(before: &str, report: &Report<'_>) -> Option<String> {
     let text = if of_rank.is_empty() { own.join("\n") } else { of_rank.join("\n") };
     let lines = plain_lines(&text);
     let all = exceptions(&lines);
-    let followed = |lines: &[&str]| {
-        let text = lines.join("\n").to_lowercase();
-        FOLLOWED.iter().any(|words| text.contains(words))
-    };
-    let first = all.iter().find(|exception| !followed(&exception.message)).or_else(|| all.first());
+    let follows = |exception: &Exception<'_>| names_lost_peer(&exception.message.join("\n"));
+    let first = all.iter().find(|exception| !follows(exception)).or_else(|| all.first());
     first.map(|exception| exception.lines().join("\n")).or_else(|| cut(once(&lines).join("\n").trim(), MAX))
 }
 
@@ -150,8 +144,8 @@ Root Cause (first observed failure):
     fn a_file_that_the_rank_left_and_a_signal_are_in_the_report() {
         let hint = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html";
         let indented = frames("ValueError: boom").trim_end().replace('\n', "\n  ");
-        let told = of_failing_rank(&LAUNCHER.replace(hint, &indented)).unwrap();
-        assert_eq!(told, "rank 3: ValueError: boom\nFile \"t.py\", line 2, in <module>\nf()");
+        let words = of_failing_rank(&LAUNCHER.replace(hint, &indented)).unwrap();
+        assert_eq!(words, "rank 3: ValueError: boom\nFile \"t.py\", line 2, in <module>\nf()");
         let killed = of_failing_rank(&LAUNCHER.replace(hint, "Signal 9 (SIGKILL) received by PID 13")).unwrap();
         assert_eq!(killed, "rank 3: Signal 9 (SIGKILL) received by PID 13");
         assert_eq!(of_failing_rank("Traceback"), None);

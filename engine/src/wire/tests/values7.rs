@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::fact::Adopted;
+use model::fact::{Adopted, EndRequest};
 use model::{
-    Allocation, ContainerEnd, Event, Fact, GroupSpec, JobSpec, Kind, LabelOperator, LabelRequirement, LabelSelector,
-    LossKind, Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact, NodeRefusal, NodeSelectorTerm, PodFact, PodHolding,
-    PodPhase, PodRequirements, QueueSpec, ResourceVersion, RestartPolicy, Share, ShareChange, ShareLoss, Taint, Target,
-    Timestamp, Toleration,
+    Allocation, Cause, CauseKind, ContainerEnd, Decision, Event, Fact, GroupSpec, JobFact, JobSpec, Kind,
+    LabelOperator, LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact,
+    NodeRefusal, NodeSelectorTerm, Phase, PodFact, PodHolding, PodPhase, PodRequirements, QueueSpec, ResourceVersion,
+    RestartPolicy, Share, ShareChange, ShareLoss, Taint, Target, Text, Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -75,6 +75,7 @@ pub(super) fn facts() -> Vec<Fact> {
         Fact::Spec(Box::new(spec_fact(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })))
     };
     let [by_labels, unordered, others] = selectors().map(queue);
+    let [_, plain] = values::job_facts();
     vec![
         by_labels,
         unordered,
@@ -90,12 +91,17 @@ pub(super) fn facts() -> Vec<Fact> {
         Fact::ShareChanged(Box::new(change)),
         Fact::WaitReported(Some("no room".into())),
         Fact::WaitReported(None),
+        Fact::Job(Box::new(JobFact { end_requests: stopped(), ..plain })),
         Fact::Pod(Box::new(started_again())),
         Fact::Pod(Box::new(PodFact {
             init: values::pod(PodPhase::Pending).containers,
             ..values::pod(PodPhase::Pending)
         })),
     ]
+}
+
+fn stopped() -> BTreeMap<EndRequest, Text> {
+    BTreeMap::from([(EndRequest::Stopped, "s".into())])
 }
 
 /// A pod whose containers failed and were started again.
@@ -137,6 +143,16 @@ pub(super) fn events() -> Vec<Event> {
         Event::WaitsReported { jobs: vec![(key(), Some("no room".into())), (key(), None)] },
         Event::Allocated(Box::new(Allocation { targets: vec![(key(), target)], memory: "".into() })),
         Event::Shared { changes: vec![(key(), change)] },
+        Event::Decided(Box::new(Decision::End {
+            phase: Phase::Failed,
+            cause: Cause {
+                kind: CauseKind::EndRequested(EndRequest::Stopped),
+                slots: Vec::new(),
+                message: "stopped by its user: s".into(),
+            },
+            clean: true,
+            live_only: true,
+        })),
     ]
 }
 
