@@ -56,9 +56,14 @@ impl JobApi for ElasticJob {
         Selector::label(words::GROUP_LABEL, words::GROUP)
     }
 
-    /// Labels of the job are not those of its pods; one annotation reaches them.
+    /// Labels of the job are not those of its pods; two annotations reach them.
     fn made_of(&self, object: &Value) -> Value {
-        json!([at(object, &["metadata", "generation"]), annotation(object, words::BACKEND)])
+        let (generation, backend) = (at(object, &["metadata", "generation"]), annotation(object, words::BACKEND));
+        match annotation(object, words::RESTART_SCOPE) {
+            // What older logs hold of the jobs that they know.
+            None => json!([generation, backend]),
+            scope => json!([generation, backend, scope]),
+        }
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::crd::spec_schema;
 use super::launcher::{BACKENDS, Backend, Range, is_endpoint, names_worker_0};
 use super::run_policy::{self, RunPolicy};
-use super::words::{BACKEND, CONTAINER, WORKER, WORKER_LOWER};
-use crate::fields::{Finding, Findings, Severity, Unknown, join};
+use super::words::{BACKEND, CONTAINER, RESTART_SCOPE, WORKER, WORKER_LOWER};
+use crate::fields::{Finding, Findings, Severity, Unknown, Word, join};
 use crate::objects::{at, text_at};
 use crate::replicas::{self, RESTART, Replica, Restart};
 use crate::translation::{Translation, spec_of};
@@ -56,6 +56,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let spec = spec_of(object, findings)?;
     let job = replicas::job_name(object, findings);
     check_endpoint(object, spec, job.unwrap_or_default(), findings);
+    let scope = restart_scope(object, findings);
     let bound = |key: &str, findings: &mut Findings| {
         let number = findings.integer(spec, "spec", key, 1, i64::from(i32::MAX))?;
         u32::try_from(number).ok()
@@ -76,8 +77,11 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let range = Range { min, max, replicas };
     for group in &mut groups {
         group.shape = range.shape();
-        // Retries are limited for the whole job; the limit that an operator has for groups without one is for other jobs.
-        group.restart_limit = run.backoff_limit.map(|_| u32::MAX);
+        match scope {
+            RestartScope::All => restart_together(group, run.backoff_limit),
+            // Retries are limited for the whole job; the limit that an operator has for groups without one is for other jobs.
+            _ => group.restart_limit = run.backoff_limit.map(|_| u32::MAX),
+        }
         if &*group.name == WORKER_LOWER {
             group.min = min;
             // Without both bounds the number of workers is written into each of them.
@@ -97,7 +101,29 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
              deleted, or given activeDeadlineSeconds or backoffLimit",
         );
     }
-    Some(JobSpec { suspended, ..job_spec(groups, policy, run) })
+    let spec = job_spec(groups, policy, run);
+    let budget = spec.budget.filter(|_| scope != RestartScope::All);
+    Some(JobSpec { suspended, budget, ..spec })
+}
+
+/// Reads which pods a failed worker restarts.
+fn restart_scope(object: &Value, findings: &mut Findings) -> RestartScope {
+    const SCOPES: [Word<RestartScope>; 2] = [("All", RestartScope::All), ("Pod", RestartScope::Each)];
+    let annotations = at(object, &["metadata", "annotations"]).unwrap_or(&Value::Null);
+    findings.word(annotations, "metadata.annotations", RESTART_SCOPE, &SCOPES, RestartScope::Each, Unknown::Refused)
+}
+
+/// Has every failure of a group's pods that its policy restarts take all pods of the job along.
+fn restart_together(group: &mut GroupSpec, limit: Option<u32>) {
+    if group.restart == RestartPolicy::Always {
+        group.restart = RestartPolicy::OnFailure;
+    }
+    group.scope = RestartScope::All;
+    group.restart_limit = limit;
+    group.fail = GroupEndPolicy::Any;
+    if group.complete == GroupEndPolicy::Minimum {
+        group.complete = GroupEndPolicy::All;
+    }
 }
 
 fn job_spec(groups: Vec<GroupSpec>, policy: Restart, run: RunPolicy) -> JobSpec {
@@ -272,7 +298,10 @@ fn check_endpoint(object: &Value, spec: &Value, job: &str, findings: &mut Findin
 /// Returns the manifest that pods and services are rendered from. Counts and policies stand in the [`JobSpec`].
 fn manifest(object: &Value) -> Value {
     let of_spec = |key: &str| at(object, &["spec", key]);
-    let policies = |key: &str| at(object, &["spec", "replicaSpecs", key, "restartPolicy"]);
+    // No kubelet restarts the containers of pods that are restarted together.
+    let is_together = text_at(object, &["metadata", "annotations", RESTART_SCOPE]) == Some("All");
+    let never = is_together.then(|| json!("Never"));
+    let policies = |key: &str| never.as_ref().or_else(|| at(object, &["spec", "replicaSpecs", key, "restartPolicy"]));
     let mut groups = replicas::templates(object);
     for (name, group) in &mut groups {
         if let (Some(group), Some(policy)) = (group.as_object_mut(), policies(name)) {

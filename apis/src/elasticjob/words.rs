@@ -32,6 +32,8 @@ pub(super) const WORKER_LOWER: &str = "worker";
 pub(super) const CONTAINER: &str = "elasticjob-worker";
 /// Annotation on a job: the back end of its rendezvous.
 pub(super) const BACKEND: &str = "elastic.pytorch.org/rdzv-backend";
+/// Annotation on a job, Trainyard's addition: `All` has a worker that fails restart all pods, which `backoffLimit` counts as one retry.
+pub(super) const RESTART_SCOPE: &str = "trainyard.dev/restart-scope";
 
 /// Start of the reason of every condition.
 pub(super) const REASON_PREFIX: &str = "ElasticJob";

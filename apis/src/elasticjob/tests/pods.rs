@@ -78,6 +78,17 @@ fn a_pod_is_the_template_with_name_labels_owner_and_the_launchers_arguments() {
 }
 
 #[test]
+fn no_container_restarts_in_a_pod_that_is_restarted_with_the_others() {
+    let policy = |scope: &[(&str, serde_json::Value)]| {
+        let policy = [("/spec/replicaSpecs/Worker/restartPolicy", json!("OnFailure"))];
+        render(&edited(&[&policy[..], scope].concat()), 1)["spec"]["restartPolicy"].clone()
+    };
+    let scope = |word: &str| [("/metadata/annotations", json!({"trainyard.dev/restart-scope": word}))];
+    assert_eq!(policy(&scope("All")), "Never");
+    assert_eq!((policy(&scope("Pod")), policy(&[])), (json!("OnFailure"), json!("OnFailure")));
+}
+
+#[test]
 fn a_container_keeps_its_last_words_unless_the_template_says_otherwise() {
     let policy = |own: serde_json::Value| {
         let path = format!("{CONTAINERS}/0/terminationMessagePolicy");

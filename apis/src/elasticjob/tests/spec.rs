@@ -237,6 +237,7 @@ fn a_spec_is_translated_again_for_what_reaches_its_pods() {
         ("/status", json!({"conditions": []}), false),
         ("/metadata/generation", json!(2), true),
         ("/metadata/annotations", backend("c10d"), true),
+        ("/metadata/annotations", json!({"trainyard.dev/restart-scope": "All"}), true),
     ] {
         let other = edited(&[(pointer, value)]);
         assert_eq!(ElasticJob.made_of(&other) != ElasticJob.made_of(&base()), again, "{pointer}");
