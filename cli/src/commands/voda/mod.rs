@@ -55,6 +55,15 @@ pub(crate) struct VodaArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    OfFile(OfFile),
+    #[command(flatten)]
+    OfCluster(OfCluster),
+}
+
+/// Verbs that read a manifest, and may need no cluster.
+#[derive(Debug, Subcommand)]
+enum OfFile {
     /// Create a job of a manifest: its name gets the time at its end. It is created in the namespace that the manifest names, if
     /// --namespace names none.
     Create {
@@ -71,6 +80,11 @@ enum Verb {
         #[arg(long, short, value_name = "FILE")]
         filename: PathBuf,
     },
+}
+
+/// Verbs that always need a cluster.
+#[derive(Debug, Subcommand)]
+enum OfCluster {
     /// Delete jobs, by their full names.
     Delete {
         /// Names of the jobs.
@@ -115,37 +129,47 @@ pub(crate) fn command() -> Result<ExitCode, Failure> {
 
 /// Does what a verb says.
 pub(crate) fn run(args: &VodaArgs) -> Result<ExitCode, Failure> {
-    if let Verb::Create { filename, dry_run: Some(_) } = &args.verb {
-        let (text, namespace) = (read(filename)?, args.cluster.namespace());
-        let job = jobs::preview(&text, namespace, args.queue.as_deref(), local::now(), &TimeZone::system());
-        out::print(&yaml(&job.map_err(failure)?)?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let Verb::Convert { filename } = &args.verb {
-        return convert(&read(filename)?, args.queue.as_deref());
-    }
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let cluster = Cluster::connect(&args.cluster).await?;
-        let mut voda = Voda { namespace: cluster.namespace.clone(), queue: args.queue.clone(), objects: cluster };
-        let done = match &args.verb {
-            Verb::Create { filename, .. } => {
-                let text = read(filename)?;
-                if let Some(named) = manifest::namespace(&text).filter(|_| args.cluster.namespace().is_none()) {
-                    voda.namespace = named;
-                }
-                voda.create(&text, local::now(), &TimeZone::system()).await
+    let queue = args.queue.as_deref();
+    match &args.verb {
+        Verb::OfFile(OfFile::Convert { filename }) => convert(&read(filename)?, queue),
+        Verb::OfFile(OfFile::Create { filename, dry_run: Some(_) }) => {
+            let job =
+                jobs::preview(&read(filename)?, args.cluster.namespace(), queue, local::now(), &TimeZone::system());
+            out::print(&yaml(&job.map_err(failure)?)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::OfFile(OfFile::Create { filename, dry_run: None }) => on_cluster(args, async |mut voda| {
+            let text = read(filename)?;
+            if let Some(named) = manifest::namespace(&text).filter(|_| args.cluster.namespace().is_none()) {
+                voda.namespace = named;
             }
-            Verb::Delete { jobs } => return delete(&voda, jobs).await,
-            Verb::Get { what: Listed::Jobs } => voda.jobs(local::now()).await,
-            Verb::Algorithm { name } => voda.set_algorithm(name).await,
-            Verb::Convert { .. } => Ok(String::new()),
-            Verb::Ratelimit { seconds } => voda.set_rate_limit(*seconds).await,
-            Verb::Serve(serve) => return serve::run(voda, serve).await,
-        };
-        out::line(done.map_err(failure)?.trim_end());
-        Ok(ExitCode::SUCCESS)
+            done(voda.create(&text, local::now(), &TimeZone::system()).await)
+        }),
+        Verb::OfCluster(verb) => on_cluster(args, async |voda| match verb {
+            OfCluster::Delete { jobs } => delete(&voda, jobs).await,
+            OfCluster::Get { what: Listed::Jobs } => done(voda.jobs(local::now()).await),
+            OfCluster::Algorithm { name } => done(voda.set_algorithm(name).await),
+            OfCluster::Ratelimit { seconds } => done(voda.set_rate_limit(*seconds).await),
+            OfCluster::Serve(serve) => serve::run(voda, serve).await,
+        }),
+    }
+}
+
+/// Runs a verb with the cluster that the arguments name.
+fn on_cluster(
+    args: &VodaArgs,
+    verb: impl AsyncFnOnce(Voda<Cluster>) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
+    Builder::new_current_thread().enable_all().build()?.block_on(async {
+        let cluster = Cluster::connect(&args.cluster).await?;
+        verb(Voda { namespace: cluster.namespace.clone(), queue: args.queue.clone(), objects: cluster }).await
     })
+}
+
+/// Prints the answer to a verb.
+fn done(answer: Result<String, Refusal>) -> Result<ExitCode, Failure> {
+    out::line(answer.map_err(failure)?.trim_end());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the jobs of a text as those of the present version.
