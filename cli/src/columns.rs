@@ -30,7 +30,12 @@ fn fitted<const N: usize>(header: [&str; N], rows: &[[String; N]], columns: Opti
             *width = (*width).max(measure_text_width(cell));
         }
     }
+    let before_last: usize = widths.iter().rev().skip(1).map(|width| width + GAP.len()).sum();
     let line = |cells: &[String]| {
+        let mut cells = cells.to_vec();
+        if let (Some(columns), Some(last)) = (columns, cells.last_mut()) {
+            *last = gist(last, columns.saturating_sub(before_last));
+        }
         let padded = cells.iter().zip(widths).map(|(cell, width)| pad_str(cell, width, Alignment::Left, None));
         let line = padded.collect::<Vec<_>>().join(GAP);
         let line = line.trim_end();
@@ -38,6 +43,23 @@ fn fitted<const N: usize>(header: [&str; N], rows: &[[String; N]], columns: Opti
     };
     let header = header.map(str::to_owned);
     std::iter::once(&header).chain(rows).map(|cells| line(cells)).collect()
+}
+
+/// Returns the part of a reason that fits, the most specific one: what comes after the last failure, the frames of an exception, and
+/// then the clauses before the last colons are left out.
+fn gist(reason: &str, columns: usize) -> String {
+    let fits = |text: &str| measure_text_width(text) <= columns;
+    if fits(reason) {
+        return reason.to_owned();
+    }
+    let first = reason.split("; ").next().unwrap_or_default();
+    let mut left = first.split(" | ").next().unwrap_or_default();
+    while !fits(&format!("…{left}"))
+        && let Some((_, rest)) = left.split_once(": ")
+    {
+        left = rest;
+    }
+    if left.len() == reason.len() || reason.starts_with(left) { left.to_owned() } else { format!("…{left}") }
 }
 
 /// Returns a number of things, in the singular for one.
@@ -70,6 +92,15 @@ mod tests {
         let want = ["JOB      PHASE     REASON", "a        Running   every pod runs", "longer   Failed"];
         assert_eq!(fitted(header, &rows, None), want);
         assert_eq!(fitted(header, &rows, Some(24))[1], "a        Running   ever…");
+        let reason = "the limit of 2 retries is used up: pod j-worker-1 exited with code 3: ValueError: boom | File \"t.py\"; also j-worker-0";
+        let rows = [["a", "Failed", reason]].map(|row| row.map(str::to_owned));
+        for (columns, want) in [
+            (34, "a     Failed   …ValueError: boom"),
+            (72, "a     Failed   …pod j-worker-1 exited with code 3: ValueError: boom"),
+            (24, "a     Failed   …boom"),
+        ] {
+            assert_eq!(fitted(header, &rows, Some(columns))[1], want, "{columns}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use apis::Registry;
 use engine::explain;
 use engine::{Job, State};
-use model::{GroupSpec, JobKey, Phase, SlotId, Timestamp};
+use model::{GroupSpec, JobKey, JobSpec, Phase, SlotId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::faults::did_you_mean;
@@ -122,6 +122,8 @@ pub(crate) struct Place {
     pub(crate) slot: SlotId,
     /// Its name.
     pub(crate) name: String,
+    /// True for a pod that runs once to prepare the others: its rank is no rank of the training.
+    pub(crate) once: bool,
 }
 
 /// Returns the places of a job's pods: those of a group `master` first, the other groups in their order, and last those that run once
@@ -131,12 +133,12 @@ pub(crate) fn places(key: &JobKey, job: &Job) -> Vec<Place> {
     let Some(api) = registry.api_of(key) else { return Vec::new() };
     let mut groups: Vec<&GroupSpec> = job.spec().into_iter().flat_map(|spec| &spec.groups).collect();
     groups.sort_by_key(|group| (group.once, &*group.name != MASTER));
-    let slots = groups.iter().flat_map(|group| (0..group.replicas).map(move |index| (&group.name, index)));
+    let slots = groups.iter().flat_map(|group| (0..group.replicas).map(move |index| (group, index)));
     (0..)
         .zip(slots)
-        .map(|(rank, (name, index))| {
-            let slot = SlotId { group: name.clone(), index };
-            Place { rank, name: api.slot_name(key, &slot).to_string(), slot }
+        .map(|(rank, (group, index))| {
+            let slot = SlotId { group: group.name.clone(), index };
+            Place { rank, name: api.slot_name(key, &slot).to_string(), once: group.once, slot }
         })
         .collect()
 }
@@ -172,17 +174,19 @@ pub(crate) struct Row {
 impl Row {
     /// Returns the row of a job.
     pub(crate) fn of(state: &State, key: &JobKey) -> Option<Self> {
-        let job = state.job(key)?;
+        Some(Self::new(state, key, state.job(key)?.as_ref()))
+    }
+
+    /// Returns the row of a job as it was.
+    pub(crate) fn new(state: &State, key: &JobKey, job: &Job) -> Self {
         let spec = job.spec();
         let groups = || spec.into_iter().flat_map(|spec| &spec.groups).filter(|group| !group.once);
-        let gpus = spec.into_iter().flat_map(model::JobSpec::gpu_groups);
-        let gpus = gpus.map(|(group, request)| group.replicas.saturating_mul(request.count));
         let word = Registry::all().api_of(key).map_or("", |api| api.phase_word(job.phase));
         let mut nodes: Vec<String> =
             job.pods.values().filter_map(|pod| pod.fact.node.as_deref().map(str::to_owned)).collect();
         nodes.sort();
         nodes.dedup();
-        Some(Self {
+        Self {
             key: key.clone(),
             phase: match word {
                 _ if job.gone => DELETED.to_owned(),
@@ -191,17 +195,15 @@ impl Row {
             },
             ready: job.groups.values().map(|group| group.counters.active).sum(),
             replicas: groups().map(|group| group.replicas).fold(0, u32::saturating_add),
-            restarts: job.groups.values().map(|group| group.charged).sum::<u32>()
-                + job.past_container_restarts
-                + job.container_restarts,
-            limit: limit(state, &job),
-            gpus: gpus.fold(0, u32::saturating_add),
+            restarts: restarts(job),
+            limit: limit(state, job),
+            gpus: spec.map_or(0, gpus),
             since: job.started_at.or_else(|| job.milestones.front().map(|milestone| milestone.at)),
             ended: job.ended_at,
             queue: job.queue().map(ToString::to_string).unwrap_or_default(),
             nodes,
-            reason: reason(state, key, &job),
-        })
+            reason: reason(state, key, job),
+        }
     }
 
     /// Returns the restarts and their limit, `3/10`; the number alone where there is no limit.
@@ -224,6 +226,17 @@ impl Row {
             "reason": self.reason,
         })
     }
+}
+
+/// Returns the number of GPUs that all pods of a job ask for.
+fn gpus(spec: &JobSpec) -> u32 {
+    let gpus = spec.gpu_groups().map(|(group, request)| group.replicas.saturating_mul(request.count));
+    gpus.fold(0, u32::saturating_add)
+}
+
+/// Returns the restarts that stand beside their limit: the retries that the job's budget counts, or else all restarts.
+pub(crate) fn restarts(job: &Job) -> u32 {
+    if job.spec().is_some_and(|spec| spec.budget.is_some()) { job.retries() } else { job.restarts() }
 }
 
 /// Returns the retries that a job may have, where its spec or the operator limits them.

@@ -5,6 +5,7 @@
 mod archive;
 mod columns;
 mod commands;
+mod deleted;
 mod faults;
 mod growing;
 mod help;
@@ -18,6 +19,8 @@ mod requests;
 mod sample;
 mod view;
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -49,6 +52,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run manifests, or a command, as real processes.
+    #[command(aliases = ["submit", "apply"])]
     Run(run::RunArgs),
     /// Run manifests with virtual pods in virtual time.
     Simulate(simulate::SimulateArgs),
@@ -63,6 +67,7 @@ enum Command {
     /// Inspect, verify, export and compact logs.
     Log(log::LogArgs),
     /// List jobs: phase, pods that run, restarts, GPUs, age, reason.
+    #[command(aliases = ["list", "ls", "status"])]
     Ps(ps::PsArgs),
     /// Show the jobs on the whole terminal, as they change.
     #[cfg(feature = "top")]
@@ -76,6 +81,7 @@ enum Command {
     /// Follow a run in the background to its end.
     Attach(control::Directory),
     /// Stop the run, or one job of it.
+    #[command(aliases = ["cancel", "kill"])]
     Stop(control::StopArgs),
     /// Delete a job.
     Delete(control::JobOf),
@@ -90,10 +96,12 @@ enum Command {
     /// Run a job again that did not succeed.
     Retry(control::RerunArgs),
     /// Explain why a job is where it is, and what it waits for.
+    #[command(alias = "describe")]
     Explain(story::ExplainArgs),
     /// Show who holds places on nodes and who waits, by queue.
     Queue(queue::QueueArgs),
     /// Print a job's timeline.
+    #[command(alias = "events")]
     History(story::HistoryArgs),
     /// Print what changed between two positions of a log.
     Diff(story::DiffArgs),
@@ -133,7 +141,10 @@ fn main() -> ExitCode {
     if voda::is_command(std::env::args_os().next().as_deref()) {
         return finished(voda::command());
     }
-    let command = help::grouped(Arguments::command());
+    let mut command = help::grouped(Arguments::command());
+    if is_plugin(std::env::args_os().next().as_deref()) {
+        command = of_cluster(command, std::env::args_os());
+    }
     let matches = command.clone().get_matches_from(operator::hyphenated(std::env::args_os()));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.command {
@@ -178,6 +189,27 @@ fn main() -> ExitCode {
     finished(outcome)
 }
 
+/// Returns true if this program was called as `kubectl trainyard`.
+fn is_plugin(program: Option<&OsStr>) -> bool {
+    program.and_then(|program| Path::new(program).file_stem()).is_some_and(|name| name == "kubectl-trainyard")
+}
+
+/// Has the commands that read a log read that of the cluster's operator, where the command line names no other one.
+fn of_cluster(command: clap::Command, mut words: impl Iterator<Item = OsString>) -> clap::Command {
+    let options = ["--log", "--data-dir", "--data-directory"];
+    let names_log = |word: &OsString| {
+        let word = word.to_string_lossy();
+        options.contains(&word.split('=').next().unwrap_or_default())
+    };
+    if words.any(|word| names_log(&word)) {
+        return command;
+    }
+    command.mut_subcommands(|part| {
+        let reads_log = part.get_arguments().any(|arg| arg.get_id() == "server");
+        if reads_log { part.mut_arg("server", |arg| arg.default_value("auto")) } else { part }
+    })
+}
+
 /// Prints what a command failed with, and returns its exit code.
 fn finished(outcome: Result<ExitCode, out::Failure>) -> ExitCode {
     let code = outcome.unwrap_or_else(|error| {
@@ -191,6 +223,22 @@ fn finished(outcome: Result<ExitCode, out::Failure>) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_a_plugin_of_kubectl_commands_read_the_log_of_the_clusters_operator() {
+        assert!(is_plugin(Some(OsStr::new("/usr/bin/kubectl-trainyard"))));
+        assert!(!is_plugin(Some(OsStr::new("trainyard"))) && !is_plugin(None));
+        let server = |words: &[&str]| {
+            let command = of_cluster(Arguments::command(), words.iter().map(OsString::from));
+            let matches = command.try_get_matches_from(words).unwrap();
+            let (_, of_command) = matches.subcommand().unwrap();
+            of_command.get_one::<String>("server").cloned()
+        };
+        assert_eq!(server(&["trainyard", "ps"]).as_deref(), Some("auto"));
+        assert_eq!(server(&["trainyard", "logs", "j", "--server", "https://h"]).as_deref(), Some("https://h"));
+        assert_eq!(server(&["trainyard", "explain", "j", "--log=l.jsonl"]), None);
+        assert_eq!(server(&["trainyard", "ps", "--data-dir", "d"]), None);
+    }
 
     /// The definition is sound.
     #[test]

@@ -11,8 +11,10 @@ mod tests;
 mod yaml;
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use apis::{Registry, Resource, Severity};
@@ -23,6 +25,9 @@ use crate::out::{self, Failure};
 pub(crate) use problem::Problem;
 pub(crate) use server::Server;
 use yaml::{Document, Place};
+
+/// Path that stands for standard input.
+pub(crate) const STDIN: &str = "-";
 
 /// The objects of some files, and what is wrong with them.
 #[derive(Debug, Default)]
@@ -139,14 +144,43 @@ pub(crate) fn apply(session: &mut Session, objects: &[Value]) -> Result<Vec<Reje
     Ok(rejected)
 }
 
+/// Returns the files of some paths: of a directory those in it with the ending of a manifest, by name.
+pub(crate) fn expanded(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let of_path = |path: &PathBuf| {
+        let Ok(entries) = fs::read_dir(path) else { return vec![path.clone()] };
+        let is_manifest = |file: &PathBuf| {
+            let ending = file.extension().and_then(OsStr::to_str);
+            ending.is_some_and(|ending| ["yaml", "yml", "json"].contains(&ending)) && file.is_file()
+        };
+        let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_manifest).collect();
+        files.sort();
+        // That nothing is in it is a problem of the directory.
+        if files.is_empty() { vec![path.clone()] } else { files }
+    };
+    paths.iter().flat_map(of_path).collect()
+}
+
+/// Reads a file, or standard input for `-`.
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    if file.is_dir() {
+        return Err(io::Error::other("no file in it ends in .yaml, .yml or .json"));
+    }
+    if file != Path::new(STDIN) {
+        return fs::read(file);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Reads some files and checks everything in them.
-pub(crate) fn examine(files: &[PathBuf]) -> Manifests {
+pub(crate) fn examine(paths: &[PathBuf]) -> Manifests {
     let registry = Registry::all();
     let mut manifests = Manifests::default();
-    for file in files {
-        let shown = file.display().to_string();
+    for file in expanded(paths) {
+        let shown = if file == Path::new(STDIN) { "standard input".to_owned() } else { file.display().to_string() };
         let before = manifests.problems.len();
-        match fs::read(file) {
+        match read(&file) {
             Ok(bytes) => manifests.file(&registry, &shown, &bytes),
             Err(error) => {
                 manifests.unreadable = true;

@@ -4,6 +4,7 @@
 //! `tests/local/closing.rs`, `tests/local/events.rs`.
 
 mod closing;
+mod pod_line;
 pub(crate) mod screen;
 mod step;
 pub(crate) mod table;
@@ -13,13 +14,13 @@ use std::fmt::Write as _;
 
 use apis::Registry;
 use engine::{State, explain};
-use model::last_words::{condensed, error_line};
-use model::{ContainerState, JobKey, Phase, PodFact, PodPhase, Timestamp};
+use model::{JobKey, Phase, Timestamp};
 
-use crate::columns::counted;
+use crate::jobs;
 use crate::out::{self, Failure, Stream};
 use embedded::Session;
 
+use self::pod_line::PodLine;
 use self::screen::Screen;
 use self::step::Step;
 use self::table::Row;
@@ -28,9 +29,6 @@ pub(crate) use self::closing::{Place, blocks, deleted, failures};
 
 /// Maximum number of lines of the table, however high the terminal is.
 const MAX_LINES: usize = 22;
-
-/// Longest last words of a container that are looked through for its error, in characters.
-const MAX_LAST_WORDS: usize = 256;
 
 /// Waiting reason of a container that cannot be made from what there is.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
@@ -70,9 +68,9 @@ pub(crate) struct Progress {
     screen: Screen,
     audience: Audience,
     registry: Registry,
-    /// Uids of the jobs to tell of; absent: all.
+    /// Uids of the jobs to show; absent: all.
     only: Option<BTreeSet<String>>,
-    /// Uids of jobs that are not told of.
+    /// Uids of jobs that are not shown.
     except: BTreeSet<String>,
     start: Timestamp,
     phases: BTreeMap<JobKey, (Phase, model::Text)>,
@@ -82,6 +80,8 @@ pub(crate) struct Progress {
     refusals: BTreeMap<JobKey, Vec<String>>,
     /// Jobs whose default limit of restarts was printed.
     limited: BTreeSet<JobKey>,
+    /// What stands before the output of a pod, by pod; `None` where that is the pod's name.
+    ranks: Option<BTreeMap<String, String>>,
     /// The question that stands below the table.
     question: Option<&'static str>,
     /// The table as it stands on the screen, line by line.
@@ -102,6 +102,7 @@ impl Progress {
             pods: BTreeMap::new(),
             refusals: BTreeMap::new(),
             limited: BTreeSet::new(),
+            ranks: None,
             question: None,
             shown: Vec::new(),
         }
@@ -115,6 +116,11 @@ impl Progress {
     /// Leaves out some jobs, by uid.
     pub(crate) fn except(&mut self, uids: impl IntoIterator<Item = String>) {
         self.except.extend(uids);
+    }
+
+    /// Shows the rank before each line of output, instead of the pod: the output is that of one job.
+    pub(crate) fn show_ranks(&mut self, shows: bool) {
+        self.ranks = shows.then(BTreeMap::new);
     }
 
     /// Leaves out the pods that have ended by now: they are of earlier runs.
@@ -135,7 +141,7 @@ impl Progress {
         steps.iter().filter_map(|step| self.step(&step.job, step.phase, &step.message)).collect()
     }
 
-    /// Takes in the phase of a job. Returns what is to be told of it.
+    /// Records the phase of a job. Returns the step to print.
     fn step(&mut self, key: &JobKey, phase: Phase, message: &model::Text) -> Option<Step> {
         // A job that was deleted is New again. How it ended stands.
         if phase == Phase::New || !self.is_wanted(key) {
@@ -153,7 +159,7 @@ impl Progress {
         self.only.as_ref().is_none_or(|only| only.contains(&*key.uid.0)) && !self.except.contains(&*key.uid.0)
     }
 
-    /// Returns the jobs that exist and are to be told of.
+    /// Returns the jobs that exist and are to be shown.
     fn jobs(&self, state: &State) -> Vec<(JobKey, Phase)> {
         let mut jobs = embedded::jobs_of(state, &self.registry);
         jobs.retain(|(key, _)| self.is_wanted(key));
@@ -210,17 +216,17 @@ impl Progress {
         }
     }
 
-    /// A job that ended in an earlier run tells nothing; one that ended since the last update still does.
+    /// A job that ended in an earlier run is not shown; one that ended since the last update still is.
     fn runs_here(&self, key: &JobKey, phase: Phase) -> bool {
         !phase.is_terminal() || self.phases.contains_key(key)
     }
 
-    /// Returns the pods of the jobs that are told of, by uid.
+    /// Returns the pods of the jobs that are shown, by uid.
     fn pods_of(&self, state: &State) -> BTreeMap<String, PodLine> {
         let mut pods = BTreeMap::new();
         // Pods of a job that was deleted are still being stopped.
-        let told = |key: &JobKey, gone: bool| self.is_wanted(key) && (!gone || self.phases.contains_key(key));
-        let jobs = state.jobs.summaries().filter(|(key, job)| job.known && told(key, job.gone));
+        let shown = |key: &JobKey, gone: bool| self.is_wanted(key) && (!gone || self.phases.contains_key(key));
+        let jobs = state.jobs.summaries().filter(|(key, job)| job.known && shown(key, job.gone));
         for (key, job) in jobs.filter_map(|(key, _)| Some((key, state.job(key)?))) {
             for pod in job.pods.values() {
                 pods.insert(pod.fact.uid.0.to_string(), PodLine::of(key, &pod.fact));
@@ -237,8 +243,8 @@ impl Progress {
         }
     }
 
-    /// Prints lines of pods' output, each with its pod, above the table.
-    pub(crate) fn pod_lines(&mut self, lines: &[(String, String)]) {
+    /// Prints lines of pods' output, each with its pod or rank, above the table.
+    pub(crate) fn pod_lines(&mut self, state: &State, lines: &[(String, String)]) {
         if self.audience.form == Form::Json {
             let now = local::now();
             let all = lines.iter().map(|(pod, line)| Step::output(pod, line).to_json(now).to_string());
@@ -246,10 +252,26 @@ impl Progress {
         }
         let mut text = String::new();
         for (pod, line) in lines {
+            let label = self.label(state, pod);
             let colour = FIRST_COLOUR + pod.bytes().fold(0u8, u8::wrapping_add) % 6;
-            let _ = writeln!(text, "{} | {}", self.screen.paint(colour, pod), self.screen.line_of_program(line));
+            let _ = writeln!(text, "{} | {}", self.screen.paint(colour, &label), self.screen.line_of_program(line));
         }
         self.print_output(&text);
+    }
+
+    /// Returns what stands before a pod's output.
+    fn label(&mut self, state: &State, pod: &str) -> String {
+        match self.ranks.as_ref().map(|ranks| ranks.get(pod)) {
+            None => return pod.to_owned(),
+            Some(Some(label)) => return label.clone(),
+            Some(None) => {}
+        }
+        let jobs = self.jobs(state);
+        let places = jobs.iter().filter_map(|(key, _)| Some(jobs::places(key, state.job(key)?.as_ref())));
+        let places = places.flatten().filter(|place| !place.once);
+        let ranks = self.ranks.get_or_insert_default();
+        ranks.extend(places.map(|place| (place.name, format!("rank {}", place.rank))));
+        ranks.entry(pod.to_owned()).or_insert_with(|| pod.to_owned()).clone()
     }
 
     /// Tells that output of pods is missing, where the output is.
@@ -354,13 +376,11 @@ impl Progress {
             .filter(|(key, phase)| self.runs_here(key, *phase))
             .filter_map(|(key, phase)| {
                 let job = state.job(key)?;
-                let containers = job.past_container_restarts.saturating_add(job.container_restarts);
-                let (mut active, mut ended, mut waiting, mut restarts) = (0u32, 0u32, 0u32, 0u32);
+                let (mut active, mut ended, mut waiting) = (0u32, 0u32, 0u32);
                 for group in job.groups.values() {
                     active += group.counters.active;
                     ended += group.counters.succeeded + group.counters.failed;
                     waiting += group.counters.pending + group.counters.scheduled;
-                    restarts = restarts.max(group.restarts);
                 }
                 let since = job.started_at.map_or(0, |start| job.ended_at.unwrap_or(now).since_ms(start));
                 Some(Row {
@@ -371,7 +391,7 @@ impl Progress {
                         active.to_string(),
                         waiting.to_string(),
                         ended.to_string(),
-                        restarts.saturating_add(containers).to_string(),
+                        jobs::restarts(&job).to_string(),
                         clock_of(since),
                     ],
                 })
@@ -404,55 +424,6 @@ fn default_limit(state: &State, key: &JobKey) -> Option<String> {
 fn clock_of(ms: u64) -> String {
     let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
-}
-
-/// A pod as it is told of.
-struct PodLine {
-    /// Namespace and name.
-    name: String,
-    /// Its state in a few words.
-    words: String,
-    has_ended: bool,
-}
-
-impl PodLine {
-    fn of(job: &JobKey, pod: &PodFact) -> Self {
-        let has_ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
-        Self { name: format!("{}/{}", job.namespace, pod.name), words: pod_words(pod), has_ended }
-    }
-}
-
-/// A pod's state in a few words.
-fn pod_words(pod: &PodFact) -> String {
-    let mut words = pod.phase.name().to_owned();
-    for container in &pod.containers {
-        let name = &container.name;
-        match &container.state {
-            ContainerState::Terminated(end) => {
-                let _ = write!(words, ", {name} {}", model::exit::words(end.code, &end.reason));
-                // The program's own last words follow in the closing lines; of one that never ran there is nothing else.
-                if &*end.reason == "StartError" {
-                    let _ = write!(words, ": {}", end.message.as_deref().unwrap_or_default());
-                }
-            }
-            ContainerState::Waiting { reason, message } if &**reason != "ContainerCreating" && !reason.is_empty() => {
-                let _ = write!(words, ", {name} waits: {reason} {}", message.as_deref().unwrap_or_default());
-                if let Some(end) = &container.last {
-                    let _ = write!(words, ", its last run {}", model::exit::words(end.code, ""));
-                    let said = end.message.as_deref().and_then(|said| condensed(said, MAX_LAST_WORDS));
-                    let _ = said.as_deref().and_then(error_line).map_or(Ok(()), |line| write!(words, ": {line}"));
-                }
-            }
-            ContainerState::Waiting { .. } | ContainerState::Running => {}
-        }
-    }
-    if pod.restarts > 0 && pod.phase == PodPhase::Running {
-        let _ = write!(words, ", {} in place", counted(pod.restarts as usize, "restart"));
-    }
-    if pod.deleting.is_some() {
-        words.push_str(", being stopped");
-    }
-    words.trim_end().to_owned()
 }
 
 /// Returns the name that the job's API has for a phase.

@@ -71,8 +71,9 @@ fn archive(built: &Built, epoch: &str, to: &Path) -> Result<PathBuf, Problem> {
     for path in sources.iter().chain([&built.binary]) {
         fs::copy(path, folder.join(path.file_name().unwrap_or_default())).map_err(io(path.display()))?;
     }
-    let plugin = folder.join("kubectl-torchrun");
-    symlink("trainyard", &plugin).map_err(io(plugin.display()))?;
+    for plugin in ["kubectl-torchrun", "kubectl-trainyard"].map(|name| folder.join(name)) {
+        symlink("trainyard", &plugin).map_err(io(plugin.display()))?;
+    }
     for (shell, file) in SHELLS {
         let path = completions.join(file);
         let script = File::create(&path).map_err(io(path.display()))?;

@@ -51,9 +51,9 @@ pub(crate) struct JobOf {
 /// Arguments of `trainyard stop`.
 #[derive(Debug, Args)]
 #[command(after_help = "Without a job the whole run ends, as with Ctrl-C. With one, that job ends,
-and the others go on. Jobs that were stopped are kept: `trainyard rerun JOB`, or
-`trainyard run` with their manifests, runs them again; `trainyard delete JOB`
-deletes them.
+and the others continue. Jobs that were stopped are kept: `trainyard rerun
+JOB`, or `trainyard run` with their manifests, runs them again; `trainyard
+delete JOB` deletes them.
 
 Examples:
   trainyard stop
@@ -83,7 +83,7 @@ pub(crate) struct ScaleArgs {
 /// Arguments of `trainyard rerun` and `trainyard retry`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  trainyard rerun train --logs
+  trainyard rerun train --no-logs
   trainyard retry train -d")]
 pub(crate) struct RerunArgs {
     #[command(flatten)]
@@ -91,9 +91,12 @@ pub(crate) struct RerunArgs {
     /// If no run is active, start one in the background.
     #[arg(long, short)]
     detach: bool,
-    /// If no run is active, show the pods' output.
-    #[arg(long)]
+    /// If no run is active, show the pods' output, as without this option.
+    #[arg(long, overrides_with = "no_logs")]
     logs: bool,
+    /// If no run is active, do not show the pods' output.
+    #[arg(long, overrides_with = "logs")]
+    no_logs: bool,
 }
 
 impl Directory {
@@ -202,7 +205,13 @@ pub(crate) fn rerun(args: &RerunArgs, failed: bool) -> Result<ExitCode, Failure>
         out::line(&answer.message);
         return Ok(ExitCode::SUCCESS);
     }
-    again(&Again { data_dir: &directory.data_dir, job: &job, failed, detach: args.detach, logs: args.logs })
+    again(&Again {
+        data_dir: &directory.data_dir,
+        job: &job,
+        failed,
+        detach: args.detach,
+        no_logs: args.no_logs && !args.logs,
+    })
 }
 
 /// Follows the output of a run that has no terminal, to its end. Returns its exit code.

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use super::story::LogLocation;
 use crate::columns;
+use crate::deleted::Deletions;
 use crate::jobs::{self, Row};
 use crate::out::{self, Failure};
-use crate::records;
+use crate::records::{self, Flow};
 
 /// Output format of lists and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -37,6 +38,7 @@ pub(crate) enum Shape {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   trainyard ps                     the jobs of ./trainyard-data
+  trainyard ps --all               deleted jobs as well
   trainyard ps --server auto       those of the operator of a cluster
   trainyard ps -o name | xargs -n1 trainyard explain")]
 pub(crate) struct PsArgs {
@@ -45,7 +47,7 @@ pub(crate) struct PsArgs {
     /// Leave out jobs that have ended.
     #[arg(long)]
     live: bool,
-    /// Show jobs that have ended as well, as without this option.
+    /// Show deleted jobs as well, as far as the log's records reach.
     #[arg(long, short, conflicts_with = "live")]
     all: bool,
     /// Format of the output.
@@ -73,13 +75,23 @@ pub(crate) struct GetArgs {
 
 /// Lists the jobs.
 pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
-    let state = records::latest(&args.location.source())?;
-    let begins = |key: &JobKey| args.name.as_deref().is_none_or(|name| jobs::written(key).starts_with(name));
-    let rows: Vec<Row> = jobs::all(&state, false)
-        .iter()
-        .filter(|key| begins(key))
-        .filter_map(|key| Row::of(&state, key))
-        .filter(|row| args.all || !args.live || row.ended.is_none())
+    let (state, deleted) = if args.all {
+        let mut deletions = Deletions::default();
+        let state = records::fold(&args.location.source(), &mut |state, record| {
+            deletions.take(state, record);
+            Ok(Flow::Go)
+        })?;
+        let deleted = deletions.finish(&state);
+        (state, deleted)
+    } else {
+        (records::latest(&args.location.source())?, Vec::new())
+    };
+    let begins = |row: &Row| args.name.as_deref().is_none_or(|name| jobs::written(&row.key).starts_with(name));
+    let present = jobs::all(&state, args.all);
+    let rows: Vec<Row> = (present.iter().filter_map(|key| Row::of(&state, key)))
+        .chain(deleted.iter().map(|deleted| deleted.row(&state)))
+        .filter(begins)
+        .filter(|row| !args.live || row.ended.is_none())
         .collect();
     let now = args.location.now(&state);
     match args.output {

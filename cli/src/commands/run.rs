@@ -37,7 +37,7 @@ use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
 use model::JobKey;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::args::Events;
 use self::changed_files::ChangedFiles;
@@ -82,7 +82,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     if args.background {
         detached::begin();
     } else if args.detach {
-        return detached::start(&detached::own_arguments(detached::BACKGROUND), &attach_command(&args.data_dir));
+        // Standard input was read here.
+        let input = args.reads_stdin().then(|| json!({"apiVersion": "v1", "kind": "List", "items": manifests}));
+        let words = detached::own_arguments(detached::BACKGROUND);
+        return detached::start(&words, input.as_ref(), &attach_command(&args.data_dir));
     } else if !args.in_front && args.stored.is_none() && args.output == Events::Text && detached::is_interactive() {
         return detached::stand_in_front();
     }
@@ -161,7 +164,7 @@ fn go(
     options.origin_of = Some(origins.of_pods());
     let workdir = args.workdir.as_deref();
     options.prepare = Some(uploads::of_directory(registry.clone(), origins.clone(), workdir, &args.data_dir));
-    let processes = processes(options, args.logs, wake, lines)?;
+    let processes = processes(options, args.shows_output(manifests), wake, lines)?;
     let images: Images = Arc::new(Mutex::new(faults::image_pull_faults(&args.faults).into_iter().collect()));
     let runtime = ImagePullFaults::new(processes.clone(), Arc::clone(&images));
     let nodes = args.nodes.unwrap_or_else(|| if args.command.is_given() { 1 } else { NODES });
@@ -176,16 +179,20 @@ fn go(
     faults::check(&args.faults, &session, manifests)?;
     let mut progress = Progress::new(local::now(), args.audience());
     progress.begin(session.operator.state());
+    progress.show_ranks(args::is_one_job(manifests));
     // A command is given to be run, however the one before ended.
     let rerun = args.rerun || args.command.is_given();
     let prepared = attempts::prepare(&mut session, manifests, rerun, &mut |line| progress.say(line))?;
     let rejected = manifests::apply(&mut session, &prepared)?;
+    if machine.gpus == 0 {
+        gpus::hints(manifests).iter().for_each(|line| progress.say(line));
+    }
     for object in manifests.iter().cloned().chain(session.cluster().objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);
         places.add(&object);
     }
     let mut run = Run {
-        files: args.watch.then(|| ChangedFiles::new(&args.files, args.lax)),
+        files: args.watch.then(|| ChangedFiles::new(args.files(), args.lax)),
         // By uid: earlier attempts have the same names.
         mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
         submitted: BTreeSet::new(),

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use clap::Args;
 use engine::explain::{self, Chain, Line};
 use engine::{Job, Record, Scope, State};
-use model::{JobKey, Position, Timestamp, Uid};
+use model::{JobKey, Phase, Position, Timestamp, Uid};
 use serde_json::{Value, json};
 
 use super::run::data_dir::holder;
+use crate::deleted::{Deleted, Deletions};
 use crate::jobs::{self, split};
 use crate::out::{self, Failure};
 use crate::records::{self, Flow, LogSource};
@@ -166,10 +167,63 @@ fn named(job: Option<&str>, location: &LogLocation) -> Result<String, Failure> {
     }
 }
 
+/// The job that is explained.
+struct Subject {
+    key: JobKey,
+    job: Job,
+    /// Its phase in its API's words, or that it was deleted.
+    word: String,
+    since: Option<Timestamp>,
+    why: String,
+    waits: Vec<String>,
+}
+
+impl Subject {
+    /// Returns a job of a state.
+    fn of(state: &State, key: JobKey) -> Option<Self> {
+        let job = state.job(&key)?.into_owned();
+        let last = job.milestones.back();
+        let (since, why) = (last.map(|last| last.at), last.map(|last| last.message.to_string()).unwrap_or_default());
+        let word = apis::Registry::all().api_of(&key).map_or("", |api| api.phase_word(job.phase));
+        let word = if job.gone { jobs::DELETED } else { word }.to_owned();
+        Some(Self { word, since, why, waits: explain::waits_for(state, &key), key, job })
+    }
+
+    /// Returns a job that the state has forgotten.
+    fn deleted(deleted: Deleted) -> Self {
+        let why = deleted.last_words();
+        let (word, since) = (jobs::DELETED.to_owned(), Some(deleted.at));
+        Self { key: deleted.key, job: deleted.job, word, since, why, waits: Vec::new() }
+    }
+
+    fn print(&self, position: Position, location: &LogLocation) {
+        let shown = if self.word.is_empty() { "not started" } else { &self.word };
+        let since = self.since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
+        out::line(&format!("{} {} is {shown}{since} (as of #{position})", self.key.kind, self.key));
+        if !self.why.is_empty() {
+            out::line(&format!("because {}", self.why));
+        }
+        if self.job.phase == Phase::Failed && self.word != jobs::DELETED && location.data_dir().is_some() {
+            let (name, option) = (jobs::written(&self.key), location.option());
+            out::line(&format!("its output: trainyard logs {name}{option}"));
+            out::line(&format!("to run it again: trainyard rerun {name}{option}"));
+        }
+        if !self.waits.is_empty() {
+            out::line("\nit waits for:");
+        } else if !self.job.phase.is_terminal() && self.word != jobs::DELETED {
+            out::line("\nit waits for:\n  its pods");
+        }
+        for wait in &self.waits {
+            out::line(&format!("  {wait}"));
+        }
+    }
+}
+
 /// Collects the lines that led to the state of a job, from the records that are read.
 #[derive(Default)]
 struct Told {
     chain: Chain,
+    deletions: Deletions,
     uid: Option<Uid>,
     /// Position before the first record.
     begin: Option<Position>,
@@ -187,7 +241,13 @@ impl Told {
         {
             self.chain = Chain::default();
         }
+        self.deletions.take(before, record);
         self.chain.take(record);
+    }
+
+    /// Returns the last job of the name that was deleted.
+    fn deleted(&mut self, end: &State) -> Option<Subject> {
+        std::mem::take(&mut self.deletions).finish(end).pop().map(Subject::deleted)
     }
 
     /// Returns its lines. The trail of the job tells of the records that were not read, up to a state that was cached or a checkpoint.
@@ -199,7 +259,9 @@ impl Told {
             decided: true,
             text: entry.text.to_string(),
         });
-        earlier.chain(self.chain.lines().iter().cloned()).collect()
+        let mut lines: Vec<Line> = earlier.chain(self.chain.lines().iter().cloned()).collect();
+        lines.sort_by_key(|line| line.position);
+        lines
     }
 }
 
@@ -232,40 +294,36 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
             Ok(Flow::Go)
         })?
     };
-    let Some(key) = newest(&state, namespace, name) else {
-        return Ok(unknown(&state, &job, args.at.as_deref()));
+    let subject = match newest(&state, namespace, name) {
+        Some(key) => Subject::of(&state, key),
+        // The cached state has no records of jobs that were deleted before it.
+        None if args.at.is_none() => {
+            told = Told::default();
+            let state = records::fold(&source, &mut |state, record| {
+                told.take(record, state, (namespace, name));
+                Ok(Flow::Go)
+            })?;
+            told.deleted(&state)
+        }
+        None => told.deleted(&state),
     };
-    let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
-    let word = apis::Registry::all().api_of(&key).map_or("", |api| api.phase_word(job.phase)).to_owned();
-    let waits = explain::waits_for(&state, &key);
-    let since = job.milestones.back().map(|m| m.at);
-    let (led, job_name) = (told.lines(&job, state.stamp.position), jobs::written(&key));
+    let Some(subject) = subject else { return Ok(unknown(&state, &job, args.at.as_deref())) };
+    let lines = told.lines(&subject.job, state.stamp.position);
     if args.output == Output::Json {
         let value = json!({
-            "job": key.to_string(), "uid": key.uid, "kind": &*key.kind, "phase": word,
-            "since": since.map(Timestamp::to_rfc3339), "position": state.stamp.position,
-            "chain": lines_json(&led), "waitsFor": waits,
+            "job": subject.key.to_string(), "uid": subject.key.uid, "kind": &*subject.key.kind, "phase": subject.word,
+            "since": subject.since.map(Timestamp::to_rfc3339), "position": state.stamp.position,
+            "chain": lines_json(&lines), "waitsFor": subject.waits,
         });
         out::line(&value.to_string());
         return Ok(ExitCode::SUCCESS);
     }
-    let shown = if word.is_empty() { "not started" } else { &word };
-    let since = since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
-    out::line(&format!("{} {key} is {shown}{since} (as of #{})", key.kind, state.stamp.position));
-    if let Some(why) = job.milestones.back().map(|m| &m.message).filter(|m| !m.is_empty()) {
-        out::line(&format!("because {why}"));
-    }
+    subject.print(state.stamp.position, &args.location);
     out::line("\nwhat led there:");
-    print_lines(&led);
-    if led.len() > told.chain.lines().len() {
-        out::line(&format!("  each record: trainyard history {job_name}{}", args.location.option()));
-    }
-    out::line("\nit waits for:");
-    if waits.is_empty() {
-        out::line(if job.phase.is_terminal() { "  nothing: it has ended" } else { "  its pods" });
-    }
-    for wait in &waits {
-        out::line(&format!("  {wait}"));
+    print_lines(&lines);
+    if lines.len() > told.chain.lines().len() {
+        let name = jobs::written(&subject.key);
+        out::line(&format!("  each record: trainyard history {name}{}", args.location.option()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -159,10 +159,9 @@ impl End<'_> {
         let Self { key, job, word, failures } = self;
         let failure = failures.and_then(Failures::last);
         let log = failure.and_then(|failure| log_of(place.data_dir, key, failure.pod.as_ref()?));
-        let restarts: u32 = job.groups.values().map(|group| group.charged).sum();
         json!({
-            "event": "end", "job": key.to_string(), "kind": &*key.kind, "phase": word, "restarts": restarts,
-            "containerRestarts": job.past_container_restarts.saturating_add(job.container_restarts),
+            "event": "end", "job": key.to_string(), "kind": &*key.kind, "phase": word, "restarts": job.replaced_pods(),
+            "containerRestarts": job.restarted_containers(),
             "milliseconds": job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start)),
             "because": failure.map(cause), "log": log,
             "errors": job.invalid().map(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>()),
@@ -172,8 +171,7 @@ impl End<'_> {
 
 /// Returns restarts and duration of a job in words, each after a comma.
 pub(super) fn course(job: &Job) -> String {
-    let restarts: u32 = job.groups.values().map(|group| group.charged).sum();
-    let containers = job.past_container_restarts.saturating_add(job.container_restarts);
+    let containers = job.restarted_containers();
     let containers = if containers > 0 {
         format!(", {} of containers in place", counted(containers as usize, "restart"))
     } else {
@@ -181,7 +179,7 @@ pub(super) fn course(job: &Job) -> String {
     };
     let took = job.ended_at.zip(job.started_at).map(|(end, start)| end.since_ms(start));
     let took = took.map(|ms| format!(", {}.{:01} s", ms / 1000, ms / 100 % 10)).unwrap_or_default();
-    format!(", {}{containers}{took}", counted(restarts as usize, "restart"))
+    format!(", {}{containers}{took}", counted(job.replaced_pods() as usize, "restart"))
 }
 
 /// Returns what failed, without output of pods.

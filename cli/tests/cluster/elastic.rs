@@ -128,7 +128,9 @@ fn two_apis_run_side_by_side(cluster: &Cluster) {
 
     let table = cluster.kubectl(&["get", "elasticjobs"]);
     let lines: Vec<&str> = table.lines().collect();
-    assert_eq!(words_of(lines[0]), ["NAME", "STATE", "MIN", "MAX", "DESIRED", "RDZVENDPOINT", "AGE"]);
+    let columns =
+        ["NAME", "STATE", "MIN", "MAX", "DESIRED", "RDZVENDPOINT", "READY", "RESTARTS", "QUEUE", "REASON", "AGE"];
+    assert_eq!(words_of(lines[0]), columns);
     assert_eq!(words_of(lines[1])[..6], ["run", "Running", "1", "4", "2", "etcd-service:2379"], "{table}");
     until("kubectl describe shows what was done", || {
         let described = cluster.kubectl(&["describe", "elasticjob", "run"]);

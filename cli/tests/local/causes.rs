@@ -9,7 +9,7 @@ use crate::place::{Place, ended, output_of, signal};
 /// APIs whose pods are made here.
 const APIS: [&str; 4] = ["AITrainingJob", "ElasticJob", "TorchJob", "TorchrunJob"];
 
-/// Time in which `explain` tells why a job waits.
+/// Time in which `explain` reports why a job waits.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A launcher that needs no PyTorch: it runs the program after its options.
@@ -29,8 +29,8 @@ struct Way {
     restarts: bool,
     /// Set if the job does not end by itself.
     waits: bool,
-    /// Texts that every place tells, besides the name of a pod.
-    told: &'static [&'static str],
+    /// Texts that every place shows, besides the name of a pod.
+    texts: &'static [&'static str],
 }
 
 /// The exception that a program ends with; Python's words, printed by a shell.
@@ -38,31 +38,31 @@ const RAISES: &str = "echo 'Traceback (most recent call last):' >&2; echo '  Fil
                       echo '    raise ValueError(\"boom\")' >&2; echo '    ^^^^^^^^^^' >&2; echo 'ValueError: boom' >&2; exit 1";
 
 const WAYS: [Way; 6] = [
-    Way { script: RAISES, told: &["code 1", "ValueError: boom"], ..Way::named("raises") },
-    Way { script: RAISES, restarts: true, told: &["code 1", "ValueError: boom"], ..Way::named("raises again") },
-    Way { script: "echo last words; kill -ABRT $$", told: &["SIGABRT", "last words"], ..Way::named("is killed") },
+    Way { script: RAISES, texts: &["code 1", "ValueError: boom"], ..Way::named("raises") },
+    Way { script: RAISES, restarts: true, texts: &["code 1", "ValueError: boom"], ..Way::named("raises again") },
+    Way { script: "echo last words; kill -ABRT $$", texts: &["SIGABRT", "last words"], ..Way::named("is killed") },
     Way {
         pod: "initContainers: [{name: prepare, image: none, command: [sh, -c, 'echo no space left; exit 5']}]",
-        told: &["prepare", "code 5", "no space left"],
+        texts: &["prepare", "code 5", "no space left"],
         ..Way::named("cannot be prepared")
     },
     Way {
         container: "envFrom: [{configMapRef: {name: settings}}]",
         waits: true,
-        told: &["CreateContainerConfigError", "configmap \"settings\" not found"],
+        texts: &["CreateContainerConfigError", "configmap \"settings\" not found"],
         ..Way::named("cannot be created")
     },
     Way {
         pod: "nodeSelector: {kubernetes.io/hostname: elsewhere}",
         waits: true,
-        told: &["cannot be placed", "node"],
+        texts: &["cannot be placed", "node"],
         ..Way::named("cannot be placed")
     },
 ];
 
 impl Way {
     const fn named(name: &'static str) -> Self {
-        Self { name, script: "sleep 100", pod: "", container: "", restarts: false, waits: false, told: &[] }
+        Self { name, script: "sleep 100", pod: "", container: "", restarts: false, waits: false, texts: &[] }
     }
 
     /// Returns the manifest of a job `j` that fails this way.
@@ -133,11 +133,11 @@ fn empty_cells(api: &str) -> Vec<String> {
         std::fs::set_permissions(launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
         let read = |words: &[&str]| output_of(&place.run(words)).1;
         let output = std::fs::File::create(place.path("out")).unwrap();
-        let mut run = place.trainyard(&["run", "job.yaml"]);
+        let mut run = place.trainyard(&["run", "--no-logs", "job.yaml"]);
         let mut run = run.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
         if way.waits {
             let start = Instant::now();
-            let is_told = || way.told.iter().all(|told| read(&["explain", "j"]).contains(told));
+            let is_told = || way.texts.iter().all(|text| read(&["explain", "j"]).contains(text));
             while start.elapsed() < PATIENCE && !is_told() {
                 std::thread::sleep(Duration::from_millis(100));
             }
@@ -156,7 +156,7 @@ fn empty_cells(api: &str) -> Vec<String> {
         ];
         for (name, text) in places {
             let missing: BTreeSet<&str> =
-                way.told.iter().chain(&["pod j-"]).filter(|told| !text.contains(**told)).copied().collect();
+                way.texts.iter().chain(&["pod j-"]).filter(|words| !text.contains(**words)).copied().collect();
             if !missing.is_empty() {
                 empty.push(format!("{api} {}, {name}: {missing:?} not in:\n{text}", way.name));
             }

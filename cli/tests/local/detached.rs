@@ -93,13 +93,13 @@ fn ctrl_c_asks_whether_to_stop() {
         assert!(place.read("screen").contains(says), "{}", place.read("screen"));
         ended(&mut run);
     }
-    // Any other key changes nothing, nor do keys that nobody asked for, and none is shown.
+    // Any other key changes nothing, nor do keys without a question, and none is shown.
     let place = Place::new();
     let mut run = on_a_terminal(&place);
     presses(&mut run, "wsk\n\x03");
     until("the question", || place.read("screen").contains(asked));
     presses(&mut run, "yes");
-    until("it continues", || place.read("screen").contains("the jobs go on"));
+    until("it continues", || place.read("screen").contains("the jobs continue"));
     let screen = place.read("screen");
     assert!(!screen.contains("wsk") && !screen.contains("yes"), "{screen}");
     place.write("go", "");

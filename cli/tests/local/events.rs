@@ -8,10 +8,10 @@ use crate::place::{Place, job, output_of};
 fn progress_and_results_have_streams_of_their_own() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "echo from the pod; sleep 0.5"));
-    let (code, out, err) = output_of(&place.run(&["run", "--logs", "job.yaml"]));
+    let (code, out, err) = output_of(&place.run(&["run", "job.yaml"]));
     assert_eq!(code, Some(0));
     let lines: Vec<&str> = out.lines().collect();
-    assert_eq!(lines[0], "j-trainer-0 | from the pod", "{out}");
+    assert_eq!(lines[0], "rank 0 | from the pod", "{out}");
     assert!(lines[1].starts_with("AITrainingJob default/j Succeed, 0 restarts, "), "{out}");
     assert_eq!(lines[2..], ["  logs: trainyard logs j"]);
     for told in ["default/j  Pending: waiting for pods", "default/j  Running: every pod", "pod j-trainer-0 Running"] {

@@ -39,21 +39,18 @@ fn a_second_run_hands_its_jobs_over_and_follows_them() {
     };
     let (code, out, err) = second("0");
     assert_eq!(code, Some(0), "{out}{err}");
-    assert!(
-        out.starts_with("second-trainer-0 | mine in sub none\nAITrainingJob default/second Succeed, 0 restarts"),
-        "{out}"
-    );
+    assert!(out.starts_with("rank 0 | mine in sub none\nAITrainingJob default/second Succeed, 0 restarts"), "{out}");
     assert!(err.starts_with(&format!("the run of process {} runs second\n", first.id())), "{err}");
     assert!(err.contains("default/second  Succeed") && !err.contains("first"), "{err}");
     let (code, out, err) = second("3");
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(out.contains("because pod second-trainer-0, container main exited with code 3"), "{out}");
     assert!(err.contains("has ended (Succeed): run again, as a new attempt"), "{err}");
-    assert_eq!(first.try_wait().unwrap(), None, "it goes on");
+    assert_eq!(first.try_wait().unwrap(), None, "it continues");
     place.write("go", "");
     assert_eq!(ended(&mut first), Some(0), "the other's failure is not its own");
     let out = place.read("first.out");
-    assert!(out.contains("first-trainer-0 | from-first") && !out.contains("second-trainer"), "{out}");
+    assert!(out.contains("rank 0 | from-first") && !out.contains("second-trainer"), "{out}");
     assert!(out.contains("as asked: second runs as well, for another process"), "{out}");
 }
 
@@ -66,7 +63,7 @@ fn a_run_goes_on_for_the_jobs_of_others() {
     assert_eq!((code, &*out), (Some(0), "second\n"), "{err}");
     assert!(err.contains("Follow it: trainyard attach"), "{err}");
     place.write("go", "");
-    let words = "the jobs of this run have ended; it goes on for 1 job that other processes submitted";
+    let words = "the jobs of this run have ended; the run continues for 1 job that other processes submitted";
     until("the hint", || place.read("first.out").contains(words));
     place.write("go-on", "");
     assert_eq!(ended(&mut first), Some(0));

@@ -390,7 +390,7 @@ impl Settings {
             }
             _ => (BTreeSet::new(), plain("health-address", 8080)?.into_iter().collect()),
         };
-        // An original operator may have its metrics where the log is served: the log moves, and the Lease tells where to.
+        // An original operator may have its metrics where the log is served: the log moves, and the Lease names its address.
         let is_taken = |port: u16| given.iter().any(|address| address.port() == port);
         let log_port = (LOG_PORT..=u16::MAX).find(|port| !is_taken(*port)).unwrap_or(LOG_PORT);
         Ok(HttpOptions {

@@ -29,8 +29,8 @@ pub(crate) struct Again<'a> {
     pub(crate) failed: bool,
     /// In the background.
     pub(crate) detach: bool,
-    /// With the pods' output.
-    pub(crate) logs: bool,
+    /// Without the pods' output.
+    pub(crate) no_logs: bool,
 }
 
 /// The arguments of a run alone, for one that another command starts.
@@ -45,7 +45,7 @@ pub(crate) fn again(again: &Again<'_>) -> Result<ExitCode, Failure> {
     let Target { kind, namespace, name } = again.job;
     let mut words: Vec<OsString> = vec!["run".into(), "--data-dir".into(), again.data_dir.into(), "--rerun".into()];
     words.extend(["--stored".into(), format!("{kind}/{namespace}/{name}").into()]);
-    words.extend(again.logs.then(|| "--logs".into()));
+    words.extend(again.no_logs.then(|| "--no-logs".into()));
     let stored = Stored::read(again.data_dir, again.job)?;
     if again.failed && stored.succeeded {
         return Err(again.job.has_succeeded());
@@ -56,7 +56,7 @@ pub(crate) fn again(again: &Again<'_>) -> Result<ExitCode, Failure> {
     }
     if again.detach {
         words.insert(1, detached::BACKGROUND.into());
-        return detached::start(&words, &attach_command(again.data_dir));
+        return detached::start(&words, None, &attach_command(again.data_dir));
     }
     let alone = Alone::try_parse_from(words).map_err(|error| Failure::new(error.to_string()))?;
     run(&alone.args)

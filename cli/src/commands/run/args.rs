@@ -2,8 +2,9 @@
 //!
 //! It must not start anything. Tests: `tests/local/`, by topic.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use apis::{Registry, Resource};
 use clap::Args;
 use serde_json::Value;
 
@@ -36,16 +37,20 @@ pub(crate) enum Events {
 /// Arguments of `trainyard run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  trainyard run job.yaml --logs
+  trainyard run job.yaml
+  trainyard run a.yaml b.yaml --logs
   trainyard run -n 4 --gpus-per-worker 1 -- python train.py
   trainyard run -d job.yaml && trainyard logs -f
 
 Exit codes: 0 every job succeeded, 1 one did not, 2 nothing was started,
 124 --timeout has passed, 130 Ctrl-C, 143 SIGTERM or `trainyard stop`.")]
 pub(crate) struct RunArgs {
-    /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use.
-    #[arg(required_unless_present_any = ["command", "stored"], conflicts_with = "command", value_name = "FILE")]
-    pub(super) files: Vec<PathBuf>,
+    /// Manifest files (YAML or JSON): jobs, and the `ConfigMaps` and Secrets they use. Directories of them, or - for standard input.
+    #[arg(required_unless_present_any = ["command", "stored", "filenames"], conflicts_with = "command", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The same, as kubectl has it.
+    #[arg(short = 'f', long = "filename", hide = true, conflicts_with_all = ["command", "files"], value_name = "FILE")]
+    filenames: Vec<PathBuf>,
     /// Warn of unknown fields and wrong values in the manifests, and continue (`trainyard validate` lists them).
     #[arg(long)]
     pub(super) lax: bool,
@@ -72,9 +77,12 @@ pub(crate) struct RunArgs {
     /// Run in the background, and return once the jobs are applied. `trainyard attach` follows it, `trainyard stop` ends it.
     #[arg(long, short, help_heading = "Output")]
     pub(super) detach: bool,
-    /// Show the pods' output.
-    #[arg(long, help_heading = "Output")]
-    pub(super) logs: bool,
+    /// Show the pods' output: as without this option where one job runs in the foreground.
+    #[arg(long, overrides_with = "no_logs", help_heading = "Output")]
+    logs: bool,
+    /// Do not show the pods' output: `trainyard logs` does.
+    #[arg(long, overrides_with = "logs", help_heading = "Output")]
+    no_logs: bool,
     /// Print the outcome only.
     #[arg(long, short, help_heading = "Output")]
     pub(super) quiet: bool,
@@ -129,7 +137,23 @@ impl RunArgs {
             self.command.check(self.workdir.as_deref())?;
             return manifests::checked(vec![self.command.manifest()], "the command line");
         }
-        manifests::load(&self.files, self.lax)
+        manifests::load(self.files(), self.lax)
+    }
+
+    /// Returns the manifest files.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        if self.files.is_empty() { &self.filenames } else { &self.files }
+    }
+
+    /// Returns true if the manifests come from standard input.
+    pub(super) fn reads_stdin(&self) -> bool {
+        self.files().iter().any(|file| file == Path::new(manifests::STDIN))
+    }
+
+    /// Returns true if the pods' output is shown: of one job, if nothing else is said.
+    pub(super) fn shows_output(&self, manifests: &[Value]) -> bool {
+        let is_plain = !self.no_logs && self.output == Events::Text && !self.quiet && !self.background;
+        self.logs || is_plain && is_one_job(manifests)
     }
 
     /// Returns stream and form of progress.
@@ -147,6 +171,12 @@ impl RunArgs {
         let own = [("restart-limit", self.restart_limit.as_str()), ("failure-window", FAILURE_WINDOW)];
         own.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().chain(self.flags.clone()).collect()
     }
+}
+
+/// Returns true if there is exactly one job among the objects.
+pub(super) fn is_one_job(objects: &[Value]) -> bool {
+    let registry = Registry::all();
+    objects.iter().filter(|object| registry.is_job(&Resource::of(object).kind)).count() == 1
 }
 
 /// Reads the value of `--restart-limit`.

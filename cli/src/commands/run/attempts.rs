@@ -17,7 +17,7 @@ use embedded::Session;
 /// Annotation on a job: digest of the manifests it was applied from.
 const DIGEST: &str = "trainyard.dev/applied-digest";
 
-/// Returns the manifests to apply. Jobs that ended and that run again are deleted; `say` tells what becomes of each.
+/// Returns the manifests to apply. Jobs that ended and that run again are deleted; `say` prints what becomes of each.
 pub(super) fn prepare(
     session: &mut Session,
     manifests: &[Value],

@@ -54,9 +54,9 @@ impl ChangedFiles {
 }
 
 fn stamps(files: &[PathBuf]) -> Stamps {
-    let stamp = |file: &PathBuf| {
+    let stamp = |file: PathBuf| {
         let metadata = fs::metadata(file).ok()?;
         Some((metadata.modified().ok()?, metadata.len()))
     };
-    files.iter().map(stamp).collect()
+    manifests::expanded(files).into_iter().map(stamp).collect()
 }

@@ -31,8 +31,8 @@ pub(crate) struct CommandArgs {
     /// GPUs of each worker. Without --gpus the run takes as many as the workers need.
     #[arg(long, value_name = "N", requires = "command")]
     gpus_per_worker: Option<u32>,
-    /// Restarts of workers that fail: N for each worker on average. 0 ends the job with the first failure.
-    #[arg(long, value_name = "N", requires = "command")]
+    /// Number of restarts of the job: a worker that fails restarts all workers. 0, the default, ends the job with the first failure.
+    #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     max_restarts: Option<u32>,
     /// Name of the job. Default: that of the script or program.
     #[arg(long, requires = "command")]
@@ -93,15 +93,16 @@ impl CommandArgs {
                 "template": {"spec": {"containers": [container]}},
             }},
         });
+        let mut annotations = json!({"elastic.pytorch.org/rdzv-backend": "c10d"});
         if restarts > 0 {
-            // With this policy the job fails with the restart whose number is the limit.
-            spec["backoffLimit"] =
-                json!(restarts.saturating_mul(workers).saturating_add(1).min(i32::MAX.unsigned_abs()));
+            spec["backoffLimit"] = json!(restarts);
+            // One failure mostly ends the others too.
+            annotations["trainyard.dev/restart-scope"] = json!("All");
         }
         json!({
             "apiVersion": "elastic.pytorch.org/v1alpha1",
             "kind": "ElasticJob",
-            "metadata": {"name": name, "namespace": "default", "annotations": {"elastic.pytorch.org/rdzv-backend": "c10d"}},
+            "metadata": {"name": name, "namespace": "default", "annotations": annotations},
             "spec": spec,
         })
     }

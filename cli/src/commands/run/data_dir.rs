@@ -90,7 +90,7 @@ impl DataDir {
         let marker = match standing(path)? {
             Standing::Marked(marker) => marker,
             Standing::Foreign(why) => return Err(foreign(path, &why)),
-            Standing::Unused | Standing::Older => {
+            found @ (Standing::Unused | Standing::Older) => {
                 let marker = Marker {
                     format: FORMAT,
                     id: random_id().map_err(|e| failed(path, &e))?,
@@ -98,6 +98,10 @@ impl DataDir {
                     clearing: Vec::new(),
                 };
                 write_marker(path, &marker)?;
+                // Logs, objects and output belong in no repository. A directory that was there before is left as it is.
+                if matches!(found, Standing::Unused) {
+                    fs::write(path.join(".gitignore"), "*\n").map_err(|e| failed(path, &e))?;
+                }
                 marker
             }
         };

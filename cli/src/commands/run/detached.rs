@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rustix::process::{Pid, Signal};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
@@ -44,9 +45,14 @@ pub(super) fn own_arguments(option: &str) -> Vec<OsString> {
     words
 }
 
-/// Starts a run in the background. Returns when its jobs are applied, or when it has failed before.
-pub(super) fn start(arguments: &[OsString], attach: &str) -> Result<ExitCode, Failure> {
-    let mut child = command(arguments)?.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+/// Starts a run in the background, which reads `input` from its standard input. Returns when its jobs are applied, or when it has
+/// failed before.
+pub(super) fn start(arguments: &[OsString], input: Option<&Value>, attach: &str) -> Result<ExitCode, Failure> {
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    let mut child = command(arguments)?.stdin(stdin).stdout(Stdio::piped()).spawn()?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        serde_json::to_writer(&mut stdin, input)?;
+    }
     let mut started = false;
     for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufReader::lines) {
         let line = line?;

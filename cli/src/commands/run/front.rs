@@ -14,7 +14,7 @@ use crate::out::Failure;
 use crate::view::Place;
 
 /// Asked at the first Ctrl-C.
-const QUESTION: &str = "Stop the jobs [s], or keep them running in the background [k]? Any other key: go on";
+const QUESTION: &str = "Stop the jobs [s], or keep them running in the background [k]? Any other key: continue";
 
 /// The process in front of a run on a terminal.
 pub(super) struct Front {
@@ -71,7 +71,7 @@ impl Run {
                 self.progress.leave_screen();
             }
             _ => {
-                self.progress.say("the jobs go on");
+                self.progress.say("the jobs continue");
                 if let Some(front) = &mut self.front {
                     front.is_asking = false;
                 }

@@ -1,10 +1,12 @@
 //! Number of GPUs of a run: `--gpus`, or what the workers of a command need.
 //!
-//! Owns the choice and its refusals. Which GPUs there are is known by `local`. Tests: at the end.
+//! Owns the choice, its refusals, and what is said where manifests ask for GPUs and the run has none. Which GPUs there are is known by `local`. Tests: at the end.
 
 use std::str::FromStr;
 
+use apis::{Registry, Resource};
 use local::VisibleGpus;
+use serde_json::Value;
 
 use super::command::CommandArgs;
 use crate::out::Failure;
@@ -55,6 +57,21 @@ pub(super) fn needed(
         Some(GpuCount::Auto) => Ok(Some(visible.count_free().max(needed))),
         Some(GpuCount::Number(_)) => claimed(wanted, command, visible),
     }
+}
+
+/// Returns a line for each job whose pods ask for GPUs, for a run that has none.
+pub(super) fn hints(manifests: &[Value]) -> Vec<String> {
+    let registry = Registry::all();
+    let hint = |object: &Value| {
+        let spec = registry.get(&Resource::of(object))?.spec_fact(object).spec.ok()?;
+        spec.groups.iter().any(|group| group.gpus).then(|| {
+            let name = apis::objects::name(object);
+            format!(
+                "{name} asks for GPUs, and this run has none: its pods wait. --gpus N claims N, --gpus auto all that are free"
+            )
+        })
+    };
+    manifests.iter().filter_map(hint).collect()
 }
 
 fn count(wanted: Option<GpuCount>, needed: u32, free: &dyn Fn() -> u32) -> Result<Option<u32>, String> {

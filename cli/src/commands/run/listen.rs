@@ -53,7 +53,7 @@ pub(super) fn start(data_dir: &Path, opened: SystemTime, wake: Sender<Wake>) -> 
     Ok(listens)
 }
 
-/// Answers the requests from before a time, and removes older answers that nobody reads any more.
+/// Answers the requests from before a time, and removes older answers that have no reader left.
 fn refuse_old(folder: &Path, opened: SystemTime) {
     for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
         if requests::asked_at(&path).is_some_and(|asked| asked >= opened) {

@@ -1,6 +1,6 @@
 //! Where the jobs of other processes were submitted: the directory and the environment of their programs.
 //!
-//! Owns which job has which origin, while the run goes on. It must not know processes. Tests: `tests/local/submit.rs`.
+//! Owns which job has which origin, while the run is active. It must not know processes. Tests: `tests/local/submit.rs`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ impl Origins {
         known.insert((job.kind, job.namespace, job.name), origin);
     }
 
-    /// Returns what tells the origin of a pod's job.
+    /// Returns the function that finds the origin of a pod's job.
     pub(super) fn of_pods(&self) -> OriginOf {
         let origins = self.clone();
         Arc::new(move |pod| origins.of(pod))

@@ -1,4 +1,4 @@
-//! Jobs that other processes submit to a run: their names, GPUs and origin, and that the run goes on for them.
+//! Jobs that other processes submit to a run: their names, GPUs and origin, and that the run continues for them.
 //!
 //! Owns taking them. The process that submits is in `submit`. Tests: `tests/local/submit.rs`.
 
@@ -61,7 +61,7 @@ impl Run {
         Ok(Answer { done: true, message: said.join("\n"), jobs })
     }
 
-    /// Says once that the run goes on for others.
+    /// Prints once that the run continues for others.
     pub(super) fn note_others(&mut self, session: &Session) {
         let left: BTreeSet<_> = session.jobs().into_iter().filter(|(_, phase)| !phase.is_terminal()).collect();
         let others = left.iter().filter(|(key, _)| self.submitted.contains(&*key.uid.0)).count();
@@ -70,8 +70,9 @@ impl Run {
         }
         self.goes_on = true;
         let jobs = counted(others, "job");
-        self.progress
-            .say(&format!("the jobs of this run have ended; it goes on for {jobs} that other processes submitted"));
+        self.progress.say(&format!(
+            "the jobs of this run have ended; the run continues for {jobs} that other processes submitted"
+        ));
     }
 
     /// Returns the names of the pods that other processes' jobs have or had.

@@ -45,7 +45,7 @@ pub(super) fn to_active_run(args: &RunArgs, manifests: &[Value]) -> Result<Optio
     let (stop, stopped) = mpsc::channel();
     signals::on_stop(move |signal| stop.send(signal).is_ok())?;
     let began = local::now();
-    let output = args.logs.then(|| JobOutput::new(&args.data_dir));
+    let output = args.shows_output(manifests).then(|| JobOutput::new(&args.data_dir));
     let asked = requests::ask(&args.data_dir, &Request::Submit(submission));
     // Nothing was started.
     let Some(answer) = asked.map_err(|failure| Failure::new(failure.to_string()))? else { return Ok(None) };
@@ -71,6 +71,7 @@ pub(super) fn to_active_run(args: &RunArgs, manifests: &[Value]) -> Result<Optio
     }
     let mut progress = Progress::new(began, args.audience());
     progress.only(answer.jobs.iter().map(|submitted| submitted.uid.clone()));
+    progress.show_ranks(answer.jobs.len() == 1);
     let follower = Follower {
         args,
         jobs: answer.jobs,
@@ -134,7 +135,7 @@ impl Follower<'_> {
                 let option = Place { data_dir: &self.args.data_dir }.option();
                 return Err(Failure::missing(format!(
                     "the run that had the jobs has ended before them: `trainyard ps -a{option}` shows where they are, and the next \
-                     `trainyard run` there goes on with them"
+                     `trainyard run` there continues them"
                 )));
             }
             self.wait()?;
@@ -185,7 +186,7 @@ impl Follower<'_> {
             })?;
         }
         if !lines.is_empty() {
-            self.progress.pod_lines(&lines);
+            self.progress.pod_lines(state, &lines);
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ pub(super) struct Run {
     pub(super) mine: BTreeSet<String>,
     /// Uids of the jobs that other processes submitted.
     pub(super) submitted: BTreeSet<String>,
-    /// True once it goes on for those only.
+    /// True once it continues for those only.
     pub(super) goes_on: bool,
     /// True if a manifest was rejected.
     pub(super) rejected: bool,
@@ -260,7 +260,7 @@ impl Run {
             let Some(mut batch) = self.lines.take() else { return false };
             batch.lines.retain(|(pod, _)| !others.contains(pod));
             if !batch.lines.is_empty() {
-                self.progress.pod_lines(&batch.lines);
+                self.progress.pod_lines(session.operator.state(), &batch.lines);
             }
             if batch.dropped > 0 {
                 let dropped = batch.dropped;

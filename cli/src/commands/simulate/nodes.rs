@@ -234,9 +234,9 @@ mod tests {
             [selects("a", json!({"class": "H100"})), selects("b", json!({"zone": "z"})), job("c", &json!({}))];
         let (found, lines) = nodes(&agreeing, &[]);
         assert_eq!(found, ["n1", "n2"].map(|name| format!("{name} {{class: H100, zone: z}} {gpus}")));
-        let told =
+        let line =
             "nodes have the labels that the manifests select: 2 with class=H100, zone=z; --node-label sets others";
-        assert_eq!(lines, [told]);
+        assert_eq!(lines, [line]);
         let given = [("class".to_owned(), "A100".to_owned())];
         let (found, lines) = nodes(&agreeing, &given);
         assert_eq!(

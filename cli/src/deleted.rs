@@ -1,0 +1,76 @@
+//! Jobs whose objects were deleted, found in the records of a log: its state holds no job of which nothing is left.
+//!
+//! Owns which jobs a log shows as deleted, and how one of them is listed. Tests: `tests/local/deleted.rs`.
+
+use apis::Registry;
+use engine::{Job, Record, Scope, State};
+use model::{Fact, JobKey, Timestamp};
+
+use crate::jobs::{DELETED, Row};
+
+/// A job that was deleted, as it was before its last record.
+pub(crate) struct Deleted {
+    /// The job.
+    pub(crate) key: JobKey,
+    /// Its state before its last record.
+    pub(crate) job: Job,
+    /// Time of that record.
+    pub(crate) at: Timestamp,
+}
+
+impl Deleted {
+    /// Returns its row in a list of jobs.
+    pub(crate) fn row(&self, state: &State) -> Row {
+        let row = Row::new(state, &self.key, &self.job);
+        Row {
+            phase: DELETED.to_owned(),
+            ready: 0,
+            ended: self.job.ended_at.or(Some(self.at)),
+            reason: self.last_words(),
+            ..row
+        }
+    }
+
+    /// Returns the phase that it was in, and why.
+    pub(crate) fn last_words(&self) -> String {
+        let word = Registry::all().api_of(&self.key).map_or("", |api| api.phase_word(self.job.phase));
+        let word = if word.is_empty() { "not started" } else { word };
+        let why = self.job.milestones.back().map(|milestone| &*milestone.message).filter(|why| !why.is_empty());
+        why.map_or_else(|| format!("was {word}"), |why| format!("was {word}: {why}"))
+    }
+}
+
+/// Collects the deleted jobs from the records of a log.
+#[derive(Default)]
+pub(crate) struct Deletions {
+    found: Vec<Deleted>,
+    /// The job of the record before, if its object is gone: it is deleted once the state has forgotten it.
+    last: Option<Deleted>,
+}
+
+impl Deletions {
+    /// Takes the next record and the state before it.
+    pub(crate) fn take(&mut self, before: &State, record: &Record) {
+        self.settle(before);
+        let Scope::Job(key) = &record.scope else { return };
+        if !Registry::all().is_job(&key.kind) {
+            return;
+        }
+        let is_going = |job: &Job| job.known && (job.gone || record.facts.contains(&Fact::JobGone));
+        self.last = before.job(key).filter(|job| is_going(job)).map(|job| Deleted {
+            key: key.clone(),
+            job: job.into_owned(),
+            at: record.at,
+        });
+    }
+
+    /// Returns the jobs that were deleted, in the order of their last records. `end` is the state after the last record.
+    pub(crate) fn finish(mut self, end: &State) -> Vec<Deleted> {
+        self.settle(end);
+        self.found
+    }
+
+    fn settle(&mut self, state: &State) {
+        self.found.extend(self.last.take().filter(|deleted| state.job(&deleted.key).is_none()));
+    }
+}
