@@ -36,7 +36,7 @@ impl Deleted {
         let word = Registry::all().api_of(&self.key).map_or("", |api| api.phase_word(self.job.phase));
         let word = if word.is_empty() { "not started" } else { word };
         let why = self.job.milestones.back().map(|milestone| &*milestone.message).filter(|why| !why.is_empty());
-        why.map_or_else(|| format!("was {word}"), |why| format!("was {word}: {why}"))
+        why.map_or_else(|| format!("it was {word}"), |why| format!("it was {word}: {why}"))
     }
 }
 

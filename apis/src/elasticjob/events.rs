@@ -2,7 +2,7 @@
 //!
 //! Must not report created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
 
-use model::{CauseKind, Decision, Event, Fact, Phase, PodFact, Timestamp};
+use model::{Cause, CauseKind, Decision, Event, Fact, Phase, PodFact, Text, Timestamp};
 
 use super::spec::TEMPLATE_POLICY;
 use crate::api::{JobEvent, JobStep};
@@ -18,7 +18,7 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
             found.extend(overridden_policies(spec, TEMPLATE_POLICY));
         }
     }
-    found.extend(step.events.iter().filter_map(decision));
+    found.extend(step.events.iter().filter_map(|event| decision(step, event)));
     found.extend(step.predecessor.filter(|_| is_accepted_first(step)).map(run_id_again));
     found
 }
@@ -46,18 +46,37 @@ fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
     crate::events::exit(namespace, pod)
 }
 
-fn decision(event: &Event) -> Option<JobEvent> {
+/// Reports a decision: in the original's words where it has some, and then why.
+fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
+    let name = &step.key.name;
+    // The original's words for so many failed pods of a group.
+    let failed = |verb: &str, group: &Text, count: usize| {
+        let group = step.job.spec().and_then(|spec| spec.group(group)).map_or(group, |spec| spec.display());
+        format!("ElasticJob {name} is {verb} because {count} {group} replica(s) failed.")
+    };
     if let Event::Replaced { group, slots } = event {
         let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
         let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
-        return Some(JobEvent { salt, ..warning("ElasticJobRestarting", format!("replacing failed pods: {names}")) });
+        let message = format!("{} replacing failed pods: {names}", failed("restarting", group, slots.len()));
+        return Some(JobEvent { salt, ..warning("ElasticJobRestarting", message) });
     }
     let Event::Decided(decision) = event else { return None };
-    let message = decision.cause().message.to_string();
-    Some(match (&**decision, decision.cause().kind) {
-        (Decision::Restart { .. }, _) => warning("ElasticJobRestarting", message),
-        (Decision::End { phase: Phase::Succeeded, .. }, _) => normal("ElasticJobSucceeded", message),
+    let Cause { kind, slots, message } = decision.cause();
+    let of_pods = |verb: &str| {
+        let first = slots.first().map(|slot| failed(verb, &slot.group, slots.len()));
+        first.map_or_else(|| message.to_string(), |words| format!("{words} {message}"))
+    };
+    let message = message.to_string();
+    Some(match (&**decision, kind) {
+        (Decision::Restart { .. }, CauseKind::Resized) => warning("ElasticJobRestarting", message),
+        (Decision::Restart { .. }, _) => warning("ElasticJobRestarting", of_pods("restarting")),
+        (Decision::End { phase: Phase::Succeeded, .. }, _) => {
+            normal("ElasticJobSucceeded", format!("ElasticJob {name} is successfully completed. {message}"))
+        }
         (Decision::End { .. }, CauseKind::BudgetSpent | CauseKind::TimeLimit) => normal("JobFailed", message),
+        (Decision::End { .. }, CauseKind::Exited | CauseKind::PodFailed) => {
+            normal("ElasticJobFailed", of_pods("failed"))
+        }
         (Decision::End { .. }, _) => normal("ElasticJobFailed", message),
         (Decision::Halt { .. }, _) => normal("ElasticJobSuspended", message),
     })

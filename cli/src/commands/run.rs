@@ -185,7 +185,9 @@ fn go(
     let prepared = attempts::prepare(&mut session, manifests, rerun, &mut |line| progress.say(line))?;
     let rejected = manifests::apply(&mut session, &prepared)?;
     if machine.gpus == 0 {
-        gpus::hints(manifests).iter().for_each(|line| progress.say(line));
+        for line in gpus::hints(manifests) {
+            progress.say(&line);
+        }
     }
     for object in manifests.iter().cloned().chain(session.cluster().objects().iter().map(|o| (**o).clone())) {
         processes.provide(&object);

@@ -200,8 +200,10 @@ impl Subject {
         let shown = if self.word.is_empty() { "not started" } else { &self.word };
         let since = self.since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
         out::line(&format!("{} {} is {shown}{since} (as of #{position})", self.key.kind, self.key));
+        // Of a deleted job it is what it was before.
+        let introduction = if self.word == jobs::DELETED { "" } else { "because " };
         if !self.why.is_empty() {
-            out::line(&format!("because {}", self.why));
+            out::line(&format!("{introduction}{}", self.why));
         }
         if self.job.phase == Phase::Failed && self.word != jobs::DELETED && location.data_dir().is_some() {
             let (name, option) = (jobs::written(&self.key), location.option());

@@ -88,7 +88,7 @@ fn workers_that_fail_are_restarted_as_often_as_was_said() {
     assert!(out.contains("Succeeded, 1 restart, "), "one of the job: {out}");
     assert!(output_of(&place.run(&["ps"])).1.contains("1/1"), "of one");
     let (code, out, _) =
-        output_of(&place.run(&["run", "--name", "other", "--", "sh", "-c", "echo gone wrong; exit 3"]));
+        output_of(&place.run(&["run", "--no-logs", "--name", "other", "--", "sh", "-c", "echo gone wrong; exit 3"]));
     assert_eq!(code, Some(1), "{out}");
     assert!(out.starts_with("last output of other-worker-0:\n  | gone wrong\n"), "{out}");
     assert!(out.ends_with("  why: trainyard explain other\n  again: trainyard rerun other\n"), "{out}");

@@ -18,10 +18,10 @@ fn a_deleted_job_is_explained_and_listed_as_deleted() {
     assert_eq!(read(&place, &["ps", "-a", "-o", "name"]), "good\nbad\n");
     let list = read(&place, &["ps", "-a"]);
     let line = list.lines().find(|line| line.starts_with("bad ")).unwrap_or_else(|| panic!("{list}"));
-    assert!(line.contains("Deleted") && line.contains("was Failed: "), "{line}");
+    assert!(line.contains("Deleted") && line.contains("it was Failed: "), "{line}");
     let words = read(&place, &["explain", "bad"]);
     assert!(words.starts_with("AITrainingJob default/bad is Deleted since "), "{words}");
-    assert!(words.contains("\nbecause was Failed: ") && words.contains("code 3"), "{words}");
+    assert!(words.contains("\nit was Failed: ") && words.contains("code 3"), "{words}");
     assert!(!words.contains("it waits for"), "{words}");
     let object: serde_json::Value = serde_json::from_str(&read(&place, &["explain", "bad", "-o", "json"])).unwrap();
     assert_eq!(object["phase"], "Deleted");

@@ -50,9 +50,15 @@ fn decisions_are_reported_in_the_originals_reasons() {
         retry_at: None,
     };
     for (event, want) in [
-        (replaced, "true ElasticJobRestarting: replacing failed pods: worker-1"),
+        (
+            replaced,
+            "true ElasticJobRestarting: ElasticJob imagenet is restarting because 1 Worker replica(s) failed. replacing failed pods: worker-1",
+        ),
         (decided(resized), "true ElasticJobRestarting: resized"),
-        (decided(end(Phase::Succeeded, CauseKind::Completed)), "false ElasticJobSucceeded: why"),
+        (
+            decided(end(Phase::Succeeded, CauseKind::Completed)),
+            "false ElasticJobSucceeded: ElasticJob imagenet is successfully completed. why",
+        ),
         (decided(end(Phase::Failed, CauseKind::Exited)), "false ElasticJobFailed: why"),
         (decided(end(Phase::Failed, CauseKind::BudgetSpent)), "false JobFailed: why"),
         (decided(end(Phase::TimedOut, CauseKind::TimeLimit)), "false JobFailed: why"),
