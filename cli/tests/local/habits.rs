@@ -71,6 +71,10 @@ fn the_output_of_one_job_is_shown_by_rank() {
     };
     let out = run(&["run", "-n", "2", "--name", "one", "--", "sh", "-c", "echo I am $RANK"]);
     assert!(out.contains("rank 0 | I am 0\n") && out.contains("rank 1 | I am 1\n"), "{out}");
+    // What a job uses is no job.
+    let claim = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {}\n";
+    place.write("used.yaml", &format!("{}---\n{claim}", job("uses", "echo hello")));
+    assert!(run(&["run", "used.yaml"]).contains("rank 0 | hello\n"));
     let out = run(&["run", "--no-logs", "--name", "two", "--", "echo", "hello"]);
     assert!(!out.contains("hello"), "{out}");
     let out = run(&["run", "-q", "--name", "three", "--", "echo", "hello"]);

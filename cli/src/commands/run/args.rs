@@ -176,7 +176,8 @@ impl RunArgs {
 /// Returns true if there is exactly one job among the objects.
 pub(super) fn is_one_job(objects: &[Value]) -> bool {
     let registry = Registry::all();
-    objects.iter().filter(|object| registry.is_job(&Resource::of(object).kind)).count() == 1
+    let is_job = |resource: &Resource| registry.get(resource).is_some() && registry.is_job(&resource.kind);
+    objects.iter().map(Resource::of).filter(is_job).count() == 1
 }
 
 /// Reads the value of `--restart-limit`.
