@@ -54,6 +54,11 @@ impl Registry {
         self.apis.values().all(|api| &*api.resource().kind != kind || api.has_pods()) && !self.is_needed(kind)
     }
 
+    /// Returns true if objects of this type are jobs of a served API.
+    pub fn serves_jobs(&self, resource: &Resource) -> bool {
+        self.get(resource).is_some() && self.is_job(&resource.kind)
+    }
+
     /// Returns the APIs by kind, those of former kinds last: what they share with their successors stands where those have it.
     pub(crate) fn successors_first(&self) -> Vec<&Arc<dyn JobApi>> {
         let mut apis: Vec<&Arc<dyn JobApi>> = self.iter().collect();

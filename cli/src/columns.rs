@@ -45,8 +45,8 @@ fn fitted<const N: usize>(header: [&str; N], rows: &[[String; N]], columns: Opti
     std::iter::once(&header).chain(rows).map(|cells| line(cells)).collect()
 }
 
-/// Returns the part of a reason that fits, the most specific one: what comes after the last failure, the frames of an exception, and
-/// then the clauses before the last colons are left out.
+/// Returns the most specific part of a reason that fits in so many columns: without what follows the first failure, without the frames
+/// of an exception, and then without as many clauses before colons as it takes.
 fn gist(reason: &str, columns: usize) -> String {
     let fits = |text: &str| measure_text_width(text) <= columns;
     if fits(reason) {
@@ -59,7 +59,7 @@ fn gist(reason: &str, columns: usize) -> String {
     {
         left = rest;
     }
-    if left.len() == reason.len() || reason.starts_with(left) { left.to_owned() } else { format!("…{left}") }
+    if reason.starts_with(left) { left.to_owned() } else { format!("…{left}") }
 }
 
 /// Returns a number of things, in the singular for one.

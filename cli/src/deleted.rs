@@ -6,7 +6,9 @@ use apis::Registry;
 use engine::{Job, Record, Scope, State};
 use model::{Fact, JobKey, Timestamp};
 
-use crate::jobs::{DELETED, Row};
+use crate::jobs::{DELETED, Row, end_word};
+use crate::out::Failure;
+use crate::records::{self, Flow, LogSource};
 
 /// A job that was deleted, as it was before its last record.
 pub(crate) struct Deleted {
@@ -33,11 +35,21 @@ impl Deleted {
 
     /// Returns the phase that it was in, and why.
     pub(crate) fn last_words(&self) -> String {
-        let word = Registry::all().api_of(&self.key).map_or("", |api| api.phase_word(self.job.phase));
-        let word = if word.is_empty() { "not started" } else { word };
+        let word = end_word(&Registry::all(), &self.key, self.job.phase);
         let why = self.job.milestones.back().map(|milestone| &*milestone.message).filter(|why| !why.is_empty());
         why.map_or_else(|| format!("it was {word}"), |why| format!("it was {word}: {why}"))
     }
+}
+
+/// Folds a whole log. Returns its state, and the jobs that were deleted, in the order of their last records.
+pub(crate) fn fold(source: &LogSource) -> Result<(State, Vec<Deleted>), Failure> {
+    let mut deletions = Deletions::default();
+    let state = records::fold(source, &mut |state, record| {
+        deletions.take(state, record);
+        Ok(Flow::Go)
+    })?;
+    let deleted = deletions.finish(&state);
+    Ok((state, deleted))
 }
 
 /// Collects the deleted jobs from the records of a log.
@@ -53,15 +65,9 @@ impl Deletions {
     pub(crate) fn take(&mut self, before: &State, record: &Record) {
         self.settle(before);
         let Scope::Job(key) = &record.scope else { return };
-        if !Registry::all().is_job(&key.kind) {
-            return;
-        }
         let is_going = |job: &Job| job.known && (job.gone || record.facts.contains(&Fact::JobGone));
-        self.last = before.job(key).filter(|job| is_going(job)).map(|job| Deleted {
-            key: key.clone(),
-            job: job.into_owned(),
-            at: record.at,
-        });
+        let job = before.job(key).filter(|job| is_going(job) && Registry::all().is_job(&key.kind));
+        self.last = job.map(|job| Deleted { key: key.clone(), job: job.into_owned(), at: record.at });
     }
 
     /// Returns the jobs that were deleted, in the order of their last records. `end` is the state after the last record.

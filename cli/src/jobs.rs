@@ -6,7 +6,7 @@
 use apis::Registry;
 use engine::explain;
 use engine::{Job, State};
-use model::{GroupSpec, JobKey, JobSpec, Phase, SlotId, Timestamp};
+use model::{GroupSpec, JobKey, Phase, SlotId, Timestamp};
 use serde_json::{Value, json};
 
 use crate::faults::did_you_mean;
@@ -20,6 +20,19 @@ const MAX_LISTED: usize = 10;
 
 /// Word for a job whose object is gone, instead of a phase.
 pub(crate) const DELETED: &str = "Deleted";
+
+/// Returns the name that the job's API has for a phase; empty for a phase without one.
+pub(crate) fn phase_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
+    registry.api_of(key).map_or("", |api| api.phase_word(phase))
+}
+
+/// Returns the same, or the words for a job that was not started.
+pub(crate) fn end_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
+    match phase_word(registry, key, phase) {
+        "" => "not started",
+        word => word,
+    }
+}
 
 /// Returns namespace and name of a job as a user writes it.
 pub(crate) fn split(job: &str) -> (&str, &str) {
@@ -181,23 +194,21 @@ impl Row {
     pub(crate) fn new(state: &State, key: &JobKey, job: &Job) -> Self {
         let spec = job.spec();
         let groups = || spec.into_iter().flat_map(|spec| &spec.groups).filter(|group| !group.once);
-        let word = Registry::all().api_of(key).map_or("", |api| api.phase_word(job.phase));
+        let word = end_word(&Registry::all(), key, job.phase);
+        let gpus = spec.into_iter().flat_map(model::JobSpec::gpu_groups);
+        let gpus = gpus.map(|(group, request)| group.replicas.saturating_mul(request.count));
         let mut nodes: Vec<String> =
             job.pods.values().filter_map(|pod| pod.fact.node.as_deref().map(str::to_owned)).collect();
         nodes.sort();
         nodes.dedup();
         Self {
             key: key.clone(),
-            phase: match word {
-                _ if job.gone => DELETED.to_owned(),
-                "" => "not started".to_owned(),
-                word => word.to_owned(),
-            },
+            phase: if job.gone { DELETED } else { word }.to_owned(),
             ready: job.groups.values().map(|group| group.counters.active).sum(),
             replicas: groups().map(|group| group.replicas).fold(0, u32::saturating_add),
-            restarts: restarts(job),
+            restarts: retries(job),
             limit: limit(state, job),
-            gpus: spec.map_or(0, gpus),
+            gpus: gpus.fold(0, u32::saturating_add),
             since: job.started_at.or_else(|| job.milestones.front().map(|milestone| milestone.at)),
             ended: job.ended_at,
             queue: job.queue().map(ToString::to_string).unwrap_or_default(),
@@ -228,14 +239,8 @@ impl Row {
     }
 }
 
-/// Returns the number of GPUs that all pods of a job ask for.
-fn gpus(spec: &JobSpec) -> u32 {
-    let gpus = spec.gpu_groups().map(|(group, request)| group.replicas.saturating_mul(request.count));
-    gpus.fold(0, u32::saturating_add)
-}
-
 /// Returns the restarts that stand beside their limit: the retries that the job's budget counts, or else all restarts.
-pub(crate) fn restarts(job: &Job) -> u32 {
+pub(crate) fn retries(job: &Job) -> u32 {
     if job.spec().is_some_and(|spec| spec.budget.is_some()) { job.retries() } else { job.restarts() }
 }
 

@@ -38,6 +38,9 @@ use crate::commands::{
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Name by which kubectl calls this program as its plugin.
+const PLUGIN: &str = "kubectl-trainyard";
+
 /// Maximum time for which the end of the process waits for its last message.
 const LAST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -135,15 +138,13 @@ fn main() -> ExitCode {
     if let Some(code) = local::reexec() {
         return code;
     }
-    if torchrun::is_plugin(std::env::args_os().next().as_deref()) {
-        return finished(torchrun::plugin());
-    }
-    if voda::is_command(std::env::args_os().next().as_deref()) {
-        return finished(voda::command());
-    }
+    let program = std::env::args_os().next();
     let mut command = help::grouped(Arguments::command());
-    if is_plugin(std::env::args_os().next().as_deref()) {
-        command = of_cluster(command, std::env::args_os());
+    match program.as_deref().and_then(name_of) {
+        Some(torchrun::PLUGIN) => return finished(torchrun::plugin()),
+        Some(voda::COMMAND) => return finished(voda::command()),
+        Some(PLUGIN) => command = of_cluster(command, std::env::args_os()),
+        _ => {}
     }
     let matches = command.clone().get_matches_from(operator::hyphenated(std::env::args_os()));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -189,9 +190,9 @@ fn main() -> ExitCode {
     finished(outcome)
 }
 
-/// Returns true if this program was called as `kubectl trainyard`.
-fn is_plugin(program: Option<&OsStr>) -> bool {
-    program.and_then(|program| Path::new(program).file_stem()).is_some_and(|name| name == "kubectl-trainyard")
+/// Returns the name by which a program was called.
+fn name_of(program: &OsStr) -> Option<&str> {
+    Path::new(program).file_stem()?.to_str()
 }
 
 /// Has the commands that read a log read that of the cluster's operator, where the command line names no other one.
@@ -226,8 +227,9 @@ mod tests {
 
     #[test]
     fn as_a_plugin_of_kubectl_commands_read_the_log_of_the_clusters_operator() {
-        assert!(is_plugin(Some(OsStr::new("/usr/bin/kubectl-trainyard"))));
-        assert!(!is_plugin(Some(OsStr::new("trainyard"))) && !is_plugin(None));
+        let name = |program: &str| name_of(OsStr::new(program)).map(str::to_owned);
+        assert_eq!(name("/usr/bin/kubectl-trainyard").as_deref(), Some(PLUGIN));
+        assert_eq!((name("trainyard").as_deref(), name("")), (Some("trainyard"), None));
         let server = |words: &[&str]| {
             let command = of_cluster(Arguments::command(), words.iter().map(OsString::from));
             let matches = command.try_get_matches_from(words).unwrap();

@@ -161,15 +161,16 @@ pub(crate) fn expanded(paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Reads a file, or standard input for `-`.
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    if file.is_dir() {
-        return Err(io::Error::other("no file in it ends in .yaml, .yml or .json"));
-    }
-    if file != Path::new(STDIN) {
-        return fs::read(file);
-    }
+///
+/// # Errors
+/// When it cannot be read, or is a directory, which [`expanded`] leaves in place only where no manifest is in it.
+pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    io::stdin().read_to_end(&mut bytes)?;
+    match file.to_str() {
+        Some(STDIN) => drop(io::stdin().read_to_end(&mut bytes)?),
+        _ if file.is_dir() => return Err(io::Error::other("no file in it ends in .yaml, .yml or .json")),
+        _ => bytes = fs::read(file)?,
+    }
     Ok(bytes)
 }
 

@@ -80,7 +80,7 @@ pub(crate) struct Progress {
     refusals: BTreeMap<JobKey, Vec<String>>,
     /// Jobs whose default limit of restarts was printed.
     limited: BTreeSet<JobKey>,
-    /// What stands before the output of a pod, by pod; `None` where that is the pod's name.
+    /// Label of the output of each pod; `None` where output is labelled with the pod's name.
     ranks: Option<BTreeMap<String, String>>,
     /// The question that stands below the table.
     question: Option<&'static str>,
@@ -152,7 +152,7 @@ impl Progress {
             matches!(phase, Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued | Phase::Restarting);
         let shown = (phase, if waits { message.clone() } else { model::Text::from("") });
         let is_known = self.phases.insert(key.clone(), shown.clone()) == Some(shown);
-        (!is_known).then(|| Step::phase(key, phase_word(&self.registry, key, phase), message))
+        (!is_known).then(|| Step::phase(key, jobs::phase_word(&self.registry, key, phase), message))
     }
 
     fn is_wanted(&self, key: &JobKey) -> bool {
@@ -259,7 +259,7 @@ impl Progress {
         self.print_output(&text);
     }
 
-    /// Returns what stands before a pod's output.
+    /// Returns the label of a pod's output: its rank, or its name.
     fn label(&mut self, state: &State, pod: &str) -> String {
         match self.ranks.as_ref().map(|ranks| ranks.get(pod)) {
             None => return pod.to_owned(),
@@ -387,11 +387,11 @@ impl Progress {
                     ended: phase.is_terminal(),
                     cells: [
                         if one_namespace { key.name.to_string() } else { key.to_string() },
-                        phase_word(&self.registry, key, *phase).to_owned(),
+                        jobs::phase_word(&self.registry, key, *phase).to_owned(),
                         active.to_string(),
                         waiting.to_string(),
                         ended.to_string(),
-                        jobs::restarts(&job).to_string(),
+                        jobs::retries(&job).to_string(),
                         clock_of(since),
                     ],
                 })
@@ -426,19 +426,6 @@ fn clock_of(ms: u64) -> String {
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }
 
-/// Returns the name that the job's API has for a phase.
-pub(crate) fn phase_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
-    registry.api_of(key).map_or("", |api| api.phase_word(phase))
-}
-
-/// Returns the words for a job's phase at its end.
-pub(crate) fn end_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
-    match phase_word(registry, key, phase) {
-        "" => "not started",
-        word => word,
-    }
-}
-
 /// Prints each job's timeline and outcome, and of one that did not succeed what failed. Of a job that was deleted when its time to
 /// live had passed, `progress` knows the end. Returns whether all of them succeeded.
 pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure> {
@@ -453,7 +440,7 @@ pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, F
         }
         let invalid =
             job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));
-        let word = end_word(&registry, key, job.phase);
+        let word = jobs::end_word(&registry, key, job.phase);
         out::line(&format!("  {word}{}{}", closing::course(&job), invalid.unwrap_or_default()));
         all_well &= job.phase == Phase::Succeeded;
         if job.phase == Phase::Succeeded {
@@ -468,7 +455,7 @@ pub(crate) fn outcomes(session: &Session, progress: &Progress) -> Result<bool, F
         }
     }
     for (key, phase) in progress.deleted(session.operator.state()) {
-        let word = phase_word(&registry, key, phase);
+        let word = jobs::phase_word(&registry, key, phase);
         out::line(&format!("\n{} {key}\n  {word}; the job was deleted when its time to live had passed", key.kind));
         all_well &= phase == Phase::Succeeded;
     }

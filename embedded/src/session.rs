@@ -103,8 +103,7 @@ impl Session {
 
     /// Returns whether a manifest is a job of a served API.
     pub fn is_job(&self, manifest: &Value) -> bool {
-        let resource = Resource::of(manifest);
-        self.registry.get(&resource).is_some() && self.registry.is_job(&resource.kind)
+        self.registry.serves_jobs(&Resource::of(manifest))
     }
 
     /// Returns the uid of the stored job that a manifest names.

@@ -49,7 +49,7 @@ fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
 /// Reports a decision: in the original's words where it has some, and then why.
 fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
     let name = &step.key.name;
-    // The original's words for so many failed pods of a group.
+    // The original's message for a number of failed pods of a group.
     let failed = |verb: &str, group: &Text, count: usize| {
         let group = step.job.spec().and_then(|spec| spec.group(group)).map_or(group, |spec| spec.display());
         format!("ElasticJob {name} is {verb} because {count} {group} replica(s) failed.")

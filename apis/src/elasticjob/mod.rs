@@ -58,12 +58,8 @@ impl JobApi for ElasticJob {
 
     /// Labels of the job are not those of its pods; two annotations reach them.
     fn made_of(&self, object: &Value) -> Value {
-        let (generation, backend) = (at(object, &["metadata", "generation"]), annotation(object, words::BACKEND));
-        match annotation(object, words::RESTART_SCOPE) {
-            // What older logs hold of the jobs that they know.
-            None => json!([generation, backend]),
-            scope => json!([generation, backend, scope]),
-        }
+        let annotations = [words::BACKEND, words::RESTART_SCOPE].map(|key| annotation(object, key));
+        json!([at(object, &["metadata", "generation"]), annotations])
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::crd::spec_schema;
 use super::launcher::{BACKENDS, Backend, Range, is_endpoint, names_worker_0};
 use super::run_policy::{self, RunPolicy};
-use super::words::{BACKEND, CONTAINER, RESTART_SCOPE, WORKER, WORKER_LOWER};
+use super::words::{BACKEND, CONTAINER, RESTART_SCOPE, SCOPE_ALL, WORKER, WORKER_LOWER};
 use crate::fields::{Finding, Findings, Severity, Unknown, Word, join};
 use crate::objects::{at, text_at};
 use crate::replicas::{self, RESTART, Replica, Restart};
@@ -108,7 +108,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
 
 /// Reads which pods a failed worker restarts.
 fn restart_scope(object: &Value, findings: &mut Findings) -> RestartScope {
-    const SCOPES: [Word<RestartScope>; 2] = [("All", RestartScope::All), ("Pod", RestartScope::Each)];
+    const SCOPES: [Word<RestartScope>; 2] = [(SCOPE_ALL, RestartScope::All), ("Pod", RestartScope::Each)];
     let annotations = at(object, &["metadata", "annotations"]).unwrap_or(&Value::Null);
     findings.word(annotations, "metadata.annotations", RESTART_SCOPE, &SCOPES, RestartScope::Each, Unknown::Refused)
 }
@@ -299,7 +299,7 @@ fn check_endpoint(object: &Value, spec: &Value, job: &str, findings: &mut Findin
 fn manifest(object: &Value) -> Value {
     let of_spec = |key: &str| at(object, &["spec", key]);
     // No kubelet restarts the containers of pods that are restarted together.
-    let is_together = text_at(object, &["metadata", "annotations", RESTART_SCOPE]) == Some("All");
+    let is_together = text_at(object, &["metadata", "annotations", RESTART_SCOPE]) == Some(SCOPE_ALL);
     let never = is_together.then(|| json!("Never"));
     let policies = |key: &str| never.as_ref().or_else(|| at(object, &["spec", "replicaSpecs", key, "restartPolicy"]));
     let mut groups = replicas::templates(object);

@@ -32,8 +32,10 @@ pub(super) const WORKER_LOWER: &str = "worker";
 pub(super) const CONTAINER: &str = "elasticjob-worker";
 /// Annotation on a job: the back end of its rendezvous.
 pub(super) const BACKEND: &str = "elastic.pytorch.org/rdzv-backend";
-/// Annotation on a job, Trainyard's addition: `All` has a worker that fails restart all pods, which `backoffLimit` counts as one retry.
+/// Annotation on a job, Trainyard's addition: the pods that a failed worker restarts.
 pub(super) const RESTART_SCOPE: &str = "trainyard.dev/restart-scope";
+/// Value of it: all pods, which `backoffLimit` counts as one retry.
+pub(super) const SCOPE_ALL: &str = "All";
 
 /// Start of the reason of every condition.
 pub(super) const REASON_PREFIX: &str = "ElasticJob";

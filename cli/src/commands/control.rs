@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::run::again::{Again, again};
+use super::run::args::ShowLogs;
 use super::run::data_dir::holder;
 use super::run::{self, detached};
 use crate::growing::GrowingFile;
@@ -91,12 +92,8 @@ pub(crate) struct RerunArgs {
     /// If no run is active, start one in the background.
     #[arg(long, short)]
     detach: bool,
-    /// If no run is active, show the pods' output, as without this option.
-    #[arg(long, overrides_with = "no_logs")]
-    logs: bool,
-    /// If no run is active, do not show the pods' output.
-    #[arg(long, overrides_with = "logs")]
-    no_logs: bool,
+    #[command(flatten)]
+    logs: ShowLogs,
 }
 
 impl Directory {
@@ -205,13 +202,7 @@ pub(crate) fn rerun(args: &RerunArgs, failed: bool) -> Result<ExitCode, Failure>
         out::line(&answer.message);
         return Ok(ExitCode::SUCCESS);
     }
-    again(&Again {
-        data_dir: &directory.data_dir,
-        job: &job,
-        failed,
-        detach: args.detach,
-        no_logs: args.no_logs && !args.logs,
-    })
+    again(&Again { data_dir: &directory.data_dir, job: &job, failed, detach: args.detach, logs: args.logs })
 }
 
 /// Follows the output of a run that has no terminal, to its end. Returns its exit code.

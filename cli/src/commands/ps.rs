@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::story::LogLocation;
 use crate::columns;
-use crate::deleted::Deletions;
+use crate::deleted;
 use crate::jobs::{self, Row};
 use crate::out::{self, Failure};
-use crate::records::{self, Flow};
+use crate::records;
 
 /// Output format of lists and objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -75,17 +75,8 @@ pub(crate) struct GetArgs {
 
 /// Lists the jobs.
 pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
-    let (state, deleted) = if args.all {
-        let mut deletions = Deletions::default();
-        let state = records::fold(&args.location.source(), &mut |state, record| {
-            deletions.take(state, record);
-            Ok(Flow::Go)
-        })?;
-        let deleted = deletions.finish(&state);
-        (state, deleted)
-    } else {
-        (records::latest(&args.location.source())?, Vec::new())
-    };
+    let source = args.location.source();
+    let (state, deleted) = if args.all { deleted::fold(&source)? } else { (records::latest(&source)?, Vec::new()) };
     let begins = |row: &Row| args.name.as_deref().is_none_or(|name| jobs::written(&row.key).starts_with(name));
     let present = jobs::all(&state, args.all);
     let rows: Vec<Row> = (present.iter().filter_map(|key| Row::of(&state, key)))

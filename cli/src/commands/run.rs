@@ -1,7 +1,7 @@
 //! `trainyard run`: the manifests' jobs on this machine, pods as real processes.
 
 pub(crate) mod again;
-mod args;
+pub(crate) mod args;
 mod attempts;
 mod changed_files;
 mod changes;
@@ -198,7 +198,7 @@ fn go(
         // By uid: earlier attempts have the same names.
         mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
         submitted: BTreeSet::new(),
-        goes_on: false,
+        is_for_others: false,
         rejected: !rejected.is_empty(),
         deleted: Vec::new(),
         progress,

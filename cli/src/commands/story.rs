@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use apis::Registry;
 use clap::Args;
 use engine::explain::{self, Chain, Line};
 use engine::{Job, Record, Scope, State};
@@ -171,8 +172,9 @@ fn named(job: Option<&str>, location: &LogLocation) -> Result<String, Failure> {
 struct Subject {
     key: JobKey,
     job: Job,
-    /// Its phase in its API's words, or that it was deleted.
-    word: String,
+    is_deleted: bool,
+    /// Its phase in its API's words.
+    word: &'static str,
     since: Option<Timestamp>,
     why: String,
     waits: Vec<String>,
@@ -184,35 +186,40 @@ impl Subject {
         let job = state.job(&key)?.into_owned();
         let last = job.milestones.back();
         let (since, why) = (last.map(|last| last.at), last.map(|last| last.message.to_string()).unwrap_or_default());
-        let word = apis::Registry::all().api_of(&key).map_or("", |api| api.phase_word(job.phase));
-        let word = if job.gone { jobs::DELETED } else { word }.to_owned();
-        Some(Self { word, since, why, waits: explain::waits_for(state, &key), key, job })
+        let word = jobs::phase_word(&Registry::all(), &key, job.phase);
+        Some(Self { is_deleted: job.gone, word, since, why, waits: explain::waits_for(state, &key), key, job })
     }
 
     /// Returns a job that the state has forgotten.
     fn deleted(deleted: Deleted) -> Self {
         let why = deleted.last_words();
-        let (word, since) = (jobs::DELETED.to_owned(), Some(deleted.at));
-        Self { key: deleted.key, job: deleted.job, word, since, why, waits: Vec::new() }
+        let word = jobs::phase_word(&Registry::all(), &deleted.key, deleted.job.phase);
+        let (since, waits) = (Some(deleted.at), Vec::new());
+        Self { key: deleted.key, job: deleted.job, is_deleted: true, word, since, why, waits }
+    }
+
+    /// Returns its phase, or that it was deleted; empty where it was not started.
+    fn shown(&self) -> &'static str {
+        if self.is_deleted { jobs::DELETED } else { self.word }
     }
 
     fn print(&self, position: Position, location: &LogLocation) {
-        let shown = if self.word.is_empty() { "not started" } else { &self.word };
+        let shown = Some(self.shown()).filter(|word| !word.is_empty()).unwrap_or("not started");
         let since = self.since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
         out::line(&format!("{} {} is {shown}{since} (as of #{position})", self.key.kind, self.key));
-        // Of a deleted job it is what it was before.
-        let introduction = if self.word == jobs::DELETED { "" } else { "because " };
+        // Of a deleted job it is its phase before.
+        let introduction = if self.is_deleted { "" } else { "because " };
         if !self.why.is_empty() {
             out::line(&format!("{introduction}{}", self.why));
         }
-        if self.job.phase == Phase::Failed && self.word != jobs::DELETED && location.data_dir().is_some() {
+        if self.job.phase == Phase::Failed && !self.is_deleted && location.data_dir().is_some() {
             let (name, option) = (jobs::written(&self.key), location.option());
             out::line(&format!("its output: trainyard logs {name}{option}"));
             out::line(&format!("to run it again: trainyard rerun {name}{option}"));
         }
         if !self.waits.is_empty() {
             out::line("\nit waits for:");
-        } else if !self.job.phase.is_terminal() && self.word != jobs::DELETED {
+        } else if !self.job.phase.is_terminal() && !self.is_deleted {
             out::line("\nit waits for:\n  its pods");
         }
         for wait in &self.waits {
@@ -223,7 +230,7 @@ impl Subject {
 
 /// Collects the lines that led to the state of a job, from the records that are read.
 #[derive(Default)]
-struct Told {
+struct ChainReader {
     chain: Chain,
     deletions: Deletions,
     uid: Option<Uid>,
@@ -231,7 +238,7 @@ struct Told {
     begin: Option<Position>,
 }
 
-impl Told {
+impl ChainReader {
     fn take(&mut self, record: &Record, before: &State, (namespace, name): (&str, &str)) {
         self.begin.get_or_insert(before.stamp.position);
         if !explain::concerns(record, namespace, name) {
@@ -252,7 +259,7 @@ impl Told {
         std::mem::take(&mut self.deletions).finish(end).pop().map(Subject::deleted)
     }
 
-    /// Returns its lines. The trail of the job tells of the records that were not read, up to a state that was cached or a checkpoint.
+    /// Returns its lines. Those of records that were not read, up to a cached state or a checkpoint, are in the job's trail.
     fn lines(&self, job: &Job, end: Position) -> Vec<Line> {
         let begin = self.begin.unwrap_or(end);
         let earlier = job.trail.iter().filter(|entry| entry.stamp.position <= begin).map(|entry| Line {
@@ -284,36 +291,36 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         },
     };
     let source = args.location.source();
-    let mut told = Told::default();
-    let state = if args.at.is_none() {
-        records::latest_with(&source, &mut |state, record| told.take(record, state, (namespace, name)))?
-    } else {
+    let fold = |reader: &mut ChainReader| {
         records::fold(&source, &mut |state, record| {
             if record.position > until || record.at > before {
                 return Ok(Flow::Stop);
             }
-            told.take(record, state, (namespace, name));
+            reader.take(record, state, (namespace, name));
             Ok(Flow::Go)
-        })?
+        })
     };
-    let subject = match newest(&state, namespace, name) {
-        Some(key) => Subject::of(&state, key),
-        // The cached state has no records of jobs that were deleted before it.
-        None if args.at.is_none() => {
-            told = Told::default();
-            let state = records::fold(&source, &mut |state, record| {
-                told.take(record, state, (namespace, name));
-                Ok(Flow::Go)
-            })?;
-            told.deleted(&state)
+    let mut reader = ChainReader::default();
+    let is_now = args.at.is_none();
+    let mut state = if is_now {
+        records::latest_with(&source, &mut |state, record| reader.take(record, state, (namespace, name)))?
+    } else {
+        fold(&mut reader)?
+    };
+    let mut subject = newest(&state, namespace, name).and_then(|key| Subject::of(&state, key));
+    if subject.is_none() {
+        if is_now {
+            // Jobs that were deleted before a cached state are in the records before it.
+            reader = ChainReader::default();
+            state = fold(&mut reader)?;
         }
-        None => told.deleted(&state),
-    };
+        subject = reader.deleted(&state);
+    }
     let Some(subject) = subject else { return Ok(unknown(&state, &job, args.at.as_deref())) };
-    let lines = told.lines(&subject.job, state.stamp.position);
+    let lines = reader.lines(&subject.job, state.stamp.position);
     if args.output == Output::Json {
         let value = json!({
-            "job": subject.key.to_string(), "uid": subject.key.uid, "kind": &*subject.key.kind, "phase": subject.word,
+            "job": subject.key.to_string(), "uid": subject.key.uid, "kind": &*subject.key.kind, "phase": subject.shown(),
             "since": subject.since.map(Timestamp::to_rfc3339), "position": state.stamp.position,
             "chain": lines_json(&lines), "waitsFor": subject.waits,
         });
@@ -323,7 +330,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     subject.print(state.stamp.position, &args.location);
     out::line("\nwhat led there:");
     print_lines(&lines);
-    if lines.len() > told.chain.lines().len() {
+    if lines.len() > reader.chain.lines().len() {
         let name = jobs::written(&subject.key);
         out::line(&format!("  each record: trainyard history {name}{}", args.location.option()));
     }

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::{Form, Progress, screen};
 use crate::columns::counted;
+use crate::jobs;
 use crate::out::{self, Failure as Problem};
-use crate::view;
 
 /// Maximum number of errors of a spec in the last lines.
 const MAX_ERRORS: usize = 3;
@@ -55,7 +55,7 @@ pub(crate) fn blocks(
     for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
         let succeeded = job.phase == Phase::Succeeded;
         all_well &= succeeded;
-        let word = view::end_word(&registry, key, job.phase);
+        let word = jobs::end_word(&registry, key, job.phase);
         let failures = if succeeded {
             None
         } else {
@@ -72,7 +72,7 @@ pub(crate) fn blocks(
         }
     }
     for (key, phase) in progress.deleted(state).filter(|(key, _)| wanted(key)) {
-        let word = view::phase_word(&registry, key, phase);
+        let word = jobs::phase_word(&registry, key, phase);
         all_well &= phase == Phase::Succeeded;
         let text = format!("{} {key} {word}; it was deleted when its time to live had passed", key.kind);
         match form {

@@ -1,4 +1,4 @@
-//! What users of other programs type: their verbs, `-f`, standard input, directories; what `run` prints by default.
+//! Habits of users of other programs: their verbs, `-f`, standard input, directories; and the default output of `run`.
 
 use std::io::Write as _;
 use std::process::Stdio;

@@ -71,10 +71,9 @@ impl Walk {
         let shows = api.api_of(key).map(|api| api.status(key, &job)).unwrap_or_default();
         // Waits only shrink, which is not worth a write; what an ended job shows is final, even if its spec changes later.
         let matters = |path: &String| {
-            let last_word =
-                ["ready", "restarts", "replicaStatuses", "taskStatuses", "conditions", "numNodes", "workersStatus"]
-                    .iter()
-                    .any(|member| path.starts_with(member));
+            let last_word = ["restarts", "replicaStatuses", "taskStatuses", "conditions", "numNodes", "workersStatus"]
+                .iter()
+                .any(|member| path.starts_with(member));
             !(path.starts_with("trainyard.wait") || job.phase.is_terminal() && last_word)
         };
         let mut differences = engine::explain::differences(status, &shows);

@@ -12,7 +12,7 @@ use cluster::{Cluster, Mode};
 use model::Phase;
 use serde_json::Value;
 
-use super::args::RunArgs;
+use super::args::{RunArgs, ShowLogs};
 use super::{attach_command, detached, nodes, run};
 use crate::jobs;
 use crate::out::Failure;
@@ -29,8 +29,8 @@ pub(crate) struct Again<'a> {
     pub(crate) failed: bool,
     /// In the background.
     pub(crate) detach: bool,
-    /// Without the pods' output.
-    pub(crate) no_logs: bool,
+    /// Whether the pods' output is shown.
+    pub(crate) logs: ShowLogs,
 }
 
 /// The arguments of a run alone, for one that another command starts.
@@ -45,7 +45,7 @@ pub(crate) fn again(again: &Again<'_>) -> Result<ExitCode, Failure> {
     let Target { kind, namespace, name } = again.job;
     let mut words: Vec<OsString> = vec!["run".into(), "--data-dir".into(), again.data_dir.into(), "--rerun".into()];
     words.extend(["--stored".into(), format!("{kind}/{namespace}/{name}").into()]);
-    words.extend(again.no_logs.then(|| "--no-logs".into()));
+    words.extend(again.logs.option().map(OsString::from));
     let stored = Stored::read(again.data_dir, again.job)?;
     if again.failed && stored.succeeded {
         return Err(again.job.has_succeeded());

@@ -34,6 +34,30 @@ pub(crate) enum Events {
     Jsonl,
 }
 
+/// Choice of whether the pods' output is shown.
+#[derive(Debug, Clone, Copy, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ShowLogs {
+    /// Show the pods' output: as without this option where one job runs in the foreground.
+    #[arg(long, overrides_with = "no_logs")]
+    logs: bool,
+    /// Do not show the pods' output: `trainyard logs` does.
+    #[arg(long, overrides_with = "logs")]
+    no_logs: bool,
+}
+
+impl ShowLogs {
+    /// Returns what was said; `None` where nothing was.
+    fn wanted(self) -> Option<bool> {
+        (self.logs || self.no_logs).then_some(self.logs)
+    }
+
+    /// Returns the option for another command line.
+    pub(super) fn option(self) -> Option<&'static str> {
+        self.wanted().map(|shows| if shows { "--logs" } else { "--no-logs" })
+    }
+}
+
 /// Arguments of `trainyard run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -77,12 +101,8 @@ pub(crate) struct RunArgs {
     /// Run in the background, and return once the jobs are applied. `trainyard attach` follows it, `trainyard stop` ends it.
     #[arg(long, short, help_heading = "Output")]
     pub(super) detach: bool,
-    /// Show the pods' output: as without this option where one job runs in the foreground.
-    #[arg(long, overrides_with = "no_logs", help_heading = "Output")]
-    logs: bool,
-    /// Do not show the pods' output: `trainyard logs` does.
-    #[arg(long, overrides_with = "logs", help_heading = "Output")]
-    no_logs: bool,
+    #[command(flatten)]
+    logs: ShowLogs,
     /// Print the outcome only.
     #[arg(long, short, help_heading = "Output")]
     pub(super) quiet: bool,
@@ -152,8 +172,8 @@ impl RunArgs {
 
     /// Returns true if the pods' output is shown: of one job, if nothing else is said.
     pub(super) fn shows_output(&self, manifests: &[Value]) -> bool {
-        let is_plain = !self.no_logs && self.output == Events::Text && !self.quiet && !self.background;
-        self.logs || is_plain && is_one_job(manifests)
+        let is_plain = self.output == Events::Text && !self.quiet && !self.background;
+        self.logs.wanted().unwrap_or_else(|| is_plain && is_one_job(manifests))
     }
 
     /// Returns stream and form of progress.
@@ -176,8 +196,7 @@ impl RunArgs {
 /// Returns true if there is exactly one job among the objects.
 pub(super) fn is_one_job(objects: &[Value]) -> bool {
     let registry = Registry::all();
-    let is_job = |resource: &Resource| registry.get(resource).is_some() && registry.is_job(&resource.kind);
-    objects.iter().map(Resource::of).filter(is_job).count() == 1
+    objects.iter().filter(|object| registry.serves_jobs(&Resource::of(object))).count() == 1
 }
 
 /// Reads the value of `--restart-limit`.

@@ -1,6 +1,7 @@
 //! Number of GPUs of a run: `--gpus`, or what the workers of a command need.
 //!
-//! Owns the choice, its refusals, and what is said where manifests ask for GPUs and the run has none. Which GPUs there are is known by `local`. Tests: at the end.
+//! Owns the choice, its refusals, and the hint where manifests ask for GPUs and the run has none. `local` knows which GPUs there are. Tests:
+//! at the end, and `tests/local/habits.rs`.
 
 use std::str::FromStr;
 

@@ -65,10 +65,10 @@ impl Run {
     pub(super) fn note_others(&mut self, session: &Session) {
         let left: BTreeSet<_> = session.jobs().into_iter().filter(|(_, phase)| !phase.is_terminal()).collect();
         let others = left.iter().filter(|(key, _)| self.submitted.contains(&*key.uid.0)).count();
-        if self.goes_on || others == 0 || others < left.len() || self.stopped.is_some() {
+        if self.is_for_others || others == 0 || others < left.len() || self.stopped.is_some() {
             return;
         }
-        self.goes_on = true;
+        self.is_for_others = true;
         let jobs = counted(others, "job");
         self.progress.say(&format!(
             "the jobs of this run have ended; the run continues for {jobs} that other processes submitted"

@@ -91,8 +91,8 @@ pub(super) struct Run {
     pub(super) mine: BTreeSet<String>,
     /// Uids of the jobs that other processes submitted.
     pub(super) submitted: BTreeSet<String>,
-    /// True once it continues for those only.
-    pub(super) goes_on: bool,
+    /// True once only those are left.
+    pub(super) is_for_others: bool,
     /// True if a manifest was rejected.
     pub(super) rejected: bool,
     /// Jobs that were deleted before their end, in words.

@@ -14,8 +14,6 @@ mod submit;
 mod sync_pod;
 mod upload;
 
-use std::ffi::OsStr;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, Command, FromArgMatches as _, Subcommand};
@@ -79,11 +77,6 @@ enum Verb {
 pub(crate) struct Named {
     /// Name of the job.
     job: String,
-}
-
-/// Returns whether kubectl called this program as its plugin.
-pub(crate) fn is_plugin(program: Option<&OsStr>) -> bool {
-    program.and_then(|program| Path::new(program).file_stem()).is_some_and(|name| name == PLUGIN)
 }
 
 /// Returns the command of the plugin.

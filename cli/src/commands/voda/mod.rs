@@ -11,9 +11,7 @@ mod metrics;
 mod serve;
 mod table;
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Read as _};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +23,7 @@ use tokio::runtime::Builder;
 use self::jobs::{ApiServer, Refusal, Voda};
 use super::cluster::{Cluster, ClusterArgs};
 use super::ps::yaml;
+use crate::manifests;
 use crate::out::{self, Failure};
 
 /// The name by which this program is Voda's command.
@@ -114,11 +113,6 @@ enum OfCluster {
 enum Listed {
     /// The jobs of the namespace, in Voda's columns.
     Jobs,
-}
-
-/// Returns whether this program was called by the name of Voda's command.
-pub(crate) fn is_command(program: Option<&OsStr>) -> bool {
-    program.and_then(|program| Path::new(program).file_stem()).is_some_and(|name| name == COMMAND)
 }
 
 /// Runs this program as Voda's command.
@@ -212,11 +206,6 @@ fn failure(refusal: Refusal) -> Failure {
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    let failed = |error: io::Error| Failure::new(format!("{}: {error}", file.display()));
-    if file != Path::new("-") {
-        return fs::read_to_string(file).map_err(failed);
-    }
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    let failed = |error: &dyn Display| Failure::new(format!("{}: {error}", file.display()));
+    String::from_utf8(manifests::read(file).map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
