@@ -14,6 +14,7 @@ use model::{
 use serde_json::{Map, Value, json};
 
 use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::bounds;
 use crate::foreign::PodAmounts;
 use crate::kueue;
 use crate::node::HARDWARE_LABELS;
@@ -60,6 +61,8 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
         group.requirements = requirements.filter(|_| request.is_some());
         group.gpu_request = request;
     }
+    bounds::check_gpus(fact);
+    let Ok(spec) = &mut fact.spec else { return };
     if demand.as_ref().is_some_and(|demand| demand.queue.is_some()) {
         // A queue of ours takes the place of the coordinator's.
         spec.coordination = None;

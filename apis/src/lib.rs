@@ -16,6 +16,7 @@
 mod adopt;
 pub mod aitrainingjob;
 pub mod api;
+pub mod bounds;
 pub mod call;
 pub mod class;
 pub mod conditions;

@@ -11,6 +11,7 @@ mod tests;
 use model::FieldError;
 use serde_json::{Map, Value, json};
 
+use crate::bounds;
 use crate::call::Resource;
 use crate::fields::{Finding, Findings, Severity, shown};
 use crate::kubernetes;
@@ -30,6 +31,12 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
         return vec![error("", Some(manifest), "a manifest must be an object".to_owned(), None)];
     }
     let mut found = Findings::default();
+    for field in bounds::check(manifest) {
+        found.push(Finding { severity: Severity::Error, in_name: false, field });
+    }
+    if found.has_errors() {
+        return found.into_list();
+    }
     let Some(resource) = resource(registry, manifest, &mut found) else { return found.into_list() };
     let example = with_example_name(manifest);
     let is_unnamed = example.is_some();

@@ -7,6 +7,7 @@ use model::{FieldError, NodeFact, Text};
 use serde_json::Value;
 use settings::Quantity;
 
+use crate::bounds::MAX_POD_GPUS;
 use crate::objects::{at, list_at, name, resource_version, text_at};
 use crate::template::is_gpu;
 
@@ -43,10 +44,13 @@ pub fn fact(object: &Value) -> Result<NodeFact, FieldError> {
     Ok(NodeFact { name, rv, ready, conditions, gpus, closed, labels, taints, allocatable })
 }
 
-/// Allocatable GPUs by resource name.
+/// Allocatable GPUs by resource name. A node that claims more than any has counts with the most that a pod may ask for.
 fn gpus(object: &Value) -> BTreeMap<Text, u32> {
     let amounts = at(object, &["status", "allocatable"]).and_then(Value::as_object);
-    let whole = |amount: &Value| u32::try_from(Quantity::read(amount)?.ceil()).ok().filter(|count| *count > 0);
+    let whole = |amount: &Value| {
+        let count = Quantity::read(amount)?.ceil().min(MAX_POD_GPUS.into());
+        u32::try_from(count).ok().filter(|count| *count > 0)
+    };
     let gpus = amounts.into_iter().flatten().filter(|(name, _)| is_gpu(name));
     gpus.filter_map(|(name, amount)| Some((Text::from(name.as_str()), whole(amount)?))).collect()
 }

@@ -2,11 +2,25 @@
 //!
 //! It must not give a field a meaning. Tests: each API's `tests/spec.rs` and `tests/refusals.rs`.
 
-use model::{Ends, JobEndPolicy, JobSpec, Milestones, PhaseRules, Running, SpecFact, Text};
+use model::{Ends, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules, Running, SpecFact, Text};
 use serde_json::Value;
 
+use crate::api::{JobApi, Needed};
 use crate::fields::{Finding, Findings};
-use crate::schema;
+use crate::{bounds, demand, kueue, schema};
+
+/// Translates the spec of a job object: what its API reads of it, what its pods ask a queue for, and the Workload of Kueue. An object
+/// beyond the bounds is refused before anything else looks into it.
+pub fn spec_fact(api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> SpecFact {
+    let errors = bounds::check(object);
+    if !errors.is_empty() {
+        return SpecFact::refused(errors);
+    }
+    let mut fact = api.spec_fact_with(object, needed);
+    demand::add(api, key, object, &mut fact);
+    kueue::add(api, key, object, &mut fact);
+    fact
+}
 
 /// Reader of an API's specs.
 #[derive(Debug, Clone, Copy)]

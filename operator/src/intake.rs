@@ -134,9 +134,7 @@ impl Operator {
         let Some(api) = self.registry.api_of(key).cloned() else { return };
         let needed = self.needs.of(&*api, key, object);
         if self.specs.is_new(&*api, key, object, &needed) {
-            let mut fact = api.spec_fact_with(object, &needed);
-            apis::demand::add(&*api, key, object, &mut fact);
-            apis::kueue::add(&*api, key, object, &mut fact);
+            let fact = apis::translation::spec_fact(&*api, key, object, &needed);
             facts.push(key, Fact::Spec(Box::new(fact)));
         }
     }

@@ -2,6 +2,7 @@
 
 mod crashes;
 mod direct;
+mod extremes;
 mod limits;
 mod logs;
 mod manifests;

@@ -95,11 +95,12 @@ pub(super) fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType
     resources.map(|resource| (future(resource), state.queues.gpu_type(resource)))
 }
 
-/// Returns the GPUs that pods of others hold on nodes, of the resource that counts there.
+/// Returns the GPUs that pods of others hold on nodes, of the resource that counts there. A pod that names its node itself may ask for more
+/// than the node has; its kubelet refuses it.
 pub(super) fn foreign(state: &State) -> impl Iterator<Item = (&Text, u32)> {
     state.foreign.iter().filter_map(|(name, gpus)| {
-        let (resource, _) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
-        Some((name, *gpus.get(resource)?))
+        let (resource, slots) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
+        Some((name, (*gpus.get(resource)?).min(*slots)))
     })
 }
 
@@ -134,7 +135,7 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(
-        (state, known, filter, closed): (&State, &Known<'_>, &NodeFilter<'_>, &BTreeSet<Text>),
+        (state, known, filter, closed, gpus): (&State, &Known<'_>, &NodeFilter<'_>, &BTreeSet<Text>, u32),
         key: &'a JobKey,
         holder: &'a Holder,
         seen: Option<&Share>,
@@ -150,10 +151,12 @@ impl<'a> Asked<'a> {
             let is_future = state.config.ignores_capacity && node.is_empty();
             if is_future { future(&holder.resource) } else { node }
         };
-        let held = workers.iter().filter_map(|(_, node)| node.clone().map(or_future)).collect();
+        let held: Vec<Text> = workers.iter().filter_map(|(_, node)| node.clone().map(or_future)).collect();
         let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
         let gpu_type = queues.gpu_type(&holder.resource);
-        let speeds = Prior::default().speeds(&[gpu_type], all.saturating_mul(holder.width));
+        // More GPUs than there are run nothing: what a job asks for must not size a table.
+        let most = gpus.max(u32::try_from(held.len()).unwrap_or(u32::MAX).saturating_mul(holder.width));
+        let speeds = Prior::default().speeds(&[gpu_type], all.saturating_mul(holder.width).min(most));
         Self {
             key,
             id: Text::from(key.to_string()),
@@ -353,7 +356,8 @@ impl<'a> Inquiry<'a> {
             node.others = others.remove(&node.name).unwrap_or_default();
         }
         let known = Known::of(state);
-        let context = (state, &known, &filter, &closed);
+        let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
+        let context = (state, &known, &filter, &closed, gpus);
         let asking = holders().filter(|(_, holder)| holder.wants);
         let asked = asking.map(|(key, holder)| Asked::new(context, key, holder, seen.get(key), now)).collect();
         let tenants = Tenants::new(state);

@@ -1,4 +1,5 @@
-//! Bytes of the API server -> pages of lists, watch events, objects and refusals; each read once, and trimmed on the way.
+//! Bytes of the API server -> pages of lists, watch events, objects and refusals; each trimmed on the way. An object that cannot be read is
+//! left out of its page, and costs no other its place.
 //!
 //! Tests: at the end of this file.
 
@@ -9,6 +10,7 @@ use model::{ResourceVersion, Text};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::watch::projection::FieldMask;
 
@@ -32,6 +34,8 @@ pub(crate) struct Page {
     pub next: String,
     /// The objects.
     pub items: Vec<Value>,
+    /// What is wrong with objects that cannot be read.
+    pub unread: Vec<serde_json::Error>,
 }
 
 /// An event of a watch.
@@ -45,6 +49,8 @@ pub(crate) enum Event {
     Bookmark(Value),
     /// The watch cannot go on.
     Error(ApiError),
+    /// It is about an object that cannot be read.
+    Unread(serde_json::Error),
 }
 
 /// `metadata.resourceVersion` as it is written.
@@ -171,7 +177,7 @@ impl<'de> Visitor<'de> for PageSeed<'_> {
                     let PageMetadata { resource_version, r#continue } = access.next_value()?;
                     (page.version, page.next) = (resource_version, r#continue);
                 }
-                "items" => page.items = access.next_value_seed(Items(self.0))?,
+                "items" => access.next_value_seed(Items { object_type: self.0, page: &mut page })?,
                 _ => {
                     access.next_value::<IgnoredAny>()?;
                 }
@@ -181,34 +187,40 @@ impl<'de> Visitor<'de> for PageSeed<'_> {
     }
 }
 
-struct Items<'a>(&'a ObjectType);
+/// Reads the elements of a list, each by itself.
+struct Items<'a> {
+    object_type: &'a ObjectType,
+    page: &'a mut Page,
+}
 
 impl<'de> DeserializeSeed<'de> for Items<'_> {
-    type Value = Vec<Value>;
+    type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Items<'_> {
-    type Value = Vec<Value>;
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("objects")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(self.0)? {
-            items.push(item);
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<(), A::Error> {
+        while let Some(item) = access.next_element::<&RawValue>()? {
+            match object(item.get().as_bytes(), self.object_type) {
+                Ok(item) => self.page.items.push(item),
+                Err(error) => self.page.unread.push(error),
+            }
         }
-        Ok(items)
+        Ok(())
     }
 
     /// An empty list may be written as null.
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-        Ok(Vec::new())
+    fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+        Ok(())
     }
 }
 
@@ -231,32 +243,24 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Event, A::Error> {
         use serde::de::Error as _;
-        let mut kind = String::new();
-        let (mut object, mut is_projected) = (None, false);
+        let (mut kind, mut object) = (String::new(), None);
         while let Some(name) = access.next_key::<String>()? {
             match name.as_str() {
                 "type" => kind = access.next_value()?,
-                // The type comes first; were it ever to come later, or for an error, the object is read whole.
-                "object" if kind.is_empty() || kind == "ERROR" => object = Some(access.next_value::<Value>()?),
-                "object" => {
-                    object = Some(access.next_value_seed(self.0)?);
-                    is_projected = true;
-                }
+                "object" => object = Some(access.next_value::<&RawValue>()?.get().as_bytes()),
                 _ => {
                     access.next_value::<IgnoredAny>()?;
                 }
             }
         }
         let object = object.ok_or_else(|| A::Error::missing_field("object"))?;
-        let project = |object: Value| {
-            if is_projected { Ok(object) } else { self.0.deserialize(object).map_err(A::Error::custom) }
-        };
+        let read = |made: fn(Value) -> Event| self::object(object, self.0).map_or_else(Event::Unread, made);
         match kind.as_str() {
-            "ADDED" | "MODIFIED" => Ok(Event::Applied(project(object)?)),
-            "DELETED" => Ok(Event::Deleted(project(object)?)),
-            "BOOKMARK" => Ok(Event::Bookmark(object)),
+            "ADDED" | "MODIFIED" => Ok(read(Event::Applied)),
+            "DELETED" => Ok(read(Event::Deleted)),
+            "BOOKMARK" => serde_json::from_slice(object).map(Event::Bookmark).map_err(A::Error::custom),
             "ERROR" => {
-                let status = ErrorStatus::deserialize(object).unwrap_or_default();
+                let status = serde_json::from_slice::<ErrorStatus>(object).unwrap_or_default();
                 let ErrorStatus { code, reason, message, .. } = status;
                 Ok(Event::Error(ApiError { code, reason: Text::from(reason), message }))
             }
@@ -313,6 +317,37 @@ mod tests {
         {
             assert!(event(failed.as_bytes(), &object_type()).is_err(), "{failed}");
         }
+    }
+
+    #[test]
+    fn an_object_nested_too_deep_hides_no_other() {
+        let deep = |levels: usize| {
+            let (open, close) = ("{\"a\":".repeat(levels), "}".repeat(levels));
+            format!(r#"{{"metadata":{{"name":"deep","resourceVersion":"9"}},"spec":{open}1{close}}}"#)
+        };
+        let jobs = ObjectType { fields: crate::watch::projection::JOB, ..object_type() };
+        for levels in [300, 10_000] {
+            let deep = deep(levels);
+            let text =
+                format!(r#"{{"metadata":{{"resourceVersion":"7"}},"items":[{deep},{{"metadata":{{"name":"b"}}}}]}}"#);
+            let page = page(text.as_bytes(), &jobs).unwrap();
+            let names: Vec<_> = page.items.iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
+            assert_eq!((names, page.unread.len()), (vec!["deep", "b"], 0));
+            assert_eq!(apis::bounds::check(&page.items[0]).len(), 1, "what is left of it is beyond the bounds");
+            let text = format!(r#"{{"type":"ADDED","object":{deep}}}"#);
+            let Event::Applied(read) = event(text.as_bytes(), &jobs).unwrap() else { panic!("{levels}") };
+            assert_eq!(read, page.items[0]);
+        }
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_left_out() {
+        let text = r#"{"metadata":{"resourceVersion":"7"},"items":[{"spec":1e999},{"metadata":{"name":"b"}}]}"#;
+        let jobs = ObjectType { fields: crate::watch::projection::JOB, ..object_type() };
+        let page = page(text.as_bytes(), &jobs).unwrap();
+        assert_eq!((page.items.len(), page.unread.len(), page.version.as_str()), (1, 1, "7"));
+        let event = event(br#"{"type":"MODIFIED","object":{"spec":1e999}}"#, &jobs);
+        assert!(matches!(event, Ok(Event::Unread(_))), "{event:?}");
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl SourceWatch {
                 }
                 page => page?,
             };
+            page.unread.iter().for_each(|error| self.unread(error));
             let read = |item| ObservedObject::read_of(&self.registry, self.kind, Arc::new(item));
             items.extend(page.items.into_iter().filter_map(read));
             if page.next.is_empty() {

@@ -321,6 +321,10 @@ impl SourceWatch {
         let observation = match event {
             Event::Error(error) if is_expired(error.code) => return Err(Error::Expired),
             Event::Error(error) => return Err(Error::Rejected(error)),
+            Event::Unread(error) => {
+                self.unread(&error);
+                return Ok(());
+            }
             Event::Bookmark(object) => {
                 decode::version(&object).clone_into(&mut at.version);
                 return Ok(());
@@ -438,6 +442,11 @@ impl SourceWatch {
         }
         self.failed(error, what);
         self.wait(backoff.next().unwrap_or(MAX_BACKOFF).min(MAX_BACKOFF)).await
+    }
+
+    /// Reports an object that cannot be read. It counts as absent.
+    fn unread(&self, error: &serde_json::Error) {
+        tracing::warn!(source = %self.source, %error, "an object cannot be read and is left out");
     }
 
     /// Reports a list or watch that failed.

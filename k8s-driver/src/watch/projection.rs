@@ -1,11 +1,14 @@
 //! Objects are cut down to what is judged while they are read, so that what is not judged costs a scan and no memory.
 //!
+//! What is nested deeper than [`apis::bounds::READ_DEPTH`] levels is read as null, so that one object never makes a whole list unreadable.
+//!
 //! Owns the list of paths per kind. What is kept is what `apis::{pod, service, node, objects}` and the `JobApi`s read; a
 //! test below runs whole and trimmed objects through both and compares. A path that is missing here reads as absent there,
 //! so a reader of more members adds them here.
 
 use std::fmt;
 
+use apis::bounds::READ_DEPTH;
 use apis::objects;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -192,16 +195,36 @@ impl<'de> DeserializeSeed<'de> for FieldMask {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        match self {
-            All => Value::deserialize(deserializer),
-            Only(_) | Except(_) | Each(_) => deserializer.deserialize_any(Part(self)),
-        }
+        Part { fields: self, levels: READ_DEPTH }.deserialize(deserializer)
     }
 }
 
 /// Reads a part of a value. A value of a type that has no such parts is kept as it is, or as an empty list or object of its
 /// type: its readers find nothing, as in the whole.
-struct Part(FieldMask);
+#[derive(Clone, Copy)]
+struct Part {
+    fields: FieldMask,
+    /// Levels of nesting that may still be read.
+    levels: usize,
+}
+
+impl Part {
+    fn inner(self, fields: FieldMask) -> Self {
+        Self { fields, levels: self.levels.saturating_sub(1) }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Part {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        if self.levels == 0 {
+            // Skipping does not descend, however deep the value is.
+            return IgnoredAny::deserialize(deserializer).map(|_| Value::Null);
+        }
+        deserializer.deserialize_any(self)
+    }
+}
 
 impl<'de> Visitor<'de> for Part {
     type Value = Value;
@@ -212,10 +235,10 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(member) = access.next_key_seed(Member(self.0))? {
+        while let Some(member) = access.next_key_seed(Member(self.fields))? {
             match member {
                 Some((name, fields)) => {
-                    let value = access.next_value_seed(fields)?;
+                    let value = access.next_value_seed(self.inner(fields))?;
                     map.insert(name, value);
                 }
                 None => {
@@ -228,8 +251,13 @@ impl<'de> Visitor<'de> for Part {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        if let Each(fields) = self.0 {
-            while let Some(value) = access.next_element_seed(*fields)? {
+        let of_each = match self.fields {
+            All => Some(All),
+            Each(fields) => Some(*fields),
+            Only(_) | Except(_) => None,
+        };
+        if let Some(fields) = of_each {
+            while let Some(value) = access.next_element_seed(self.inner(fields))? {
                 list.push(value);
             }
         } else {

@@ -170,10 +170,7 @@ impl Manifests {
             Some(((kind.clone(), name.clone()), Arc::new(self.others.iter().find(is)?.clone())))
         });
         let needed: BTreeMap<(Text, Text), Arc<Value>> = needed.collect();
-        let mut fact = self.api.spec_fact_with(&object, &needed);
-        apis::demand::add(self.api.as_ref(), &self.key, &object, &mut fact);
-        apis::kueue::add(self.api.as_ref(), &self.key, &object, &mut fact);
-        fact
+        apis::translation::spec_fact(self.api.as_ref(), &self.key, &object, &needed)
     }
 }
 

@@ -1,0 +1,147 @@
+//! Extremes: whatever a field of a tenant's job says, the operator goes on, and the job of another tenant starts.
+//!
+//! Each value inside `spec` of a small job of every API is replaced by the largest, the deepest, the longest and the most numerous that
+//! an object can hold.
+
+use model::Phase;
+use serde_json::{Map, Value, json};
+use simulator::{Scenario, scenario};
+
+use crate::per_api::{APIS, Api};
+
+/// Two nodes, and the job of another tenant, which is created last.
+const WORLD: &str = "
+description: An extreme value.
+nodes: [{name: n1, gpus: 8}, {name: n2, gpus: 8}]
+manifests:
+  - apiVersion: elasticdeeplearning.ai/v1
+    kind: AITrainingJob
+    metadata: {name: witness, namespace: other}
+    spec:
+      replicaSpecs:
+        trainer:
+          replicas: 1
+          template: {spec: {containers: [{name: aitj-main, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}}
+steps:
+  - apply: []
+  - run: all
+  - apply: [witness]
+  - run: all
+";
+
+/// Elements of a list that is made long.
+const MANY: usize = 500;
+/// Characters of a text that is made long.
+const LONG: usize = 100_000;
+/// Levels of a value that is made deep: more than an object may have, and fewer than its reader cuts off.
+const DEEP: usize = 90;
+
+fn extremes(value: &Value) -> Vec<Value> {
+    let deep = (0..DEEP).fold(json!(1), |inner, _| json!({"a": inner}));
+    let mut all = vec![deep, Value::Null];
+    match value {
+        Value::Number(_) => {
+            all.extend([json!(-1), json!(i32::MAX), json!(u32::MAX), json!(i64::MAX), json!(1e300)]);
+        }
+        Value::String(_) => {
+            all.extend([json!("a".repeat(LONG)), json!("\u{0}\u{1b}[31m\u{202e}\r\n"), json!(i64::MAX.to_string())]);
+        }
+        Value::Array(elements) => all.push(elements.iter().cycle().take(MANY).cloned().collect()),
+        Value::Object(members) => {
+            let some = members.values().next().cloned().unwrap_or_default();
+            let many: Map<String, Value> = (0..MANY).map(|n| (format!("k{n}"), some.clone())).collect();
+            all.push(Value::Object(many));
+        }
+        Value::Bool(_) | Value::Null => {}
+    }
+    all
+}
+
+/// Returns the paths of all values inside a value, as JSON pointers.
+fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
+    found.push(at.to_owned());
+    let inner: Vec<(String, &Value)> = match value {
+        Value::Object(members) => {
+            members.iter().map(|(key, member)| (key.replace('~', "~0").replace('/', "~1"), member)).collect()
+        }
+        Value::Array(elements) => {
+            elements.iter().enumerate().map(|(index, element)| (index.to_string(), element)).collect()
+        }
+        _ => Vec::new(),
+    };
+    for (key, member) in inner {
+        paths(member, &format!("{at}/{key}"), found);
+    }
+}
+
+/// Gives the pods of a job GPUs where they are written as containers.
+fn with_gpus(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            if let Some(Value::Array(containers)) = members.get_mut("containers") {
+                for container in containers.iter_mut().filter_map(Value::as_object_mut) {
+                    container.insert("resources".to_owned(), json!({"limits": {"nvidia.com/gpu": 1}}));
+                }
+            }
+            members.values_mut().for_each(with_gpus);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(with_gpus),
+        _ => {}
+    }
+}
+
+fn parsed(text: &str) -> Scenario {
+    scenario::parse(text, "extremes").unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Plays every extreme of a manifest, and returns how many there were and which of them stopped the other tenant's job.
+fn play(base: &Scenario, index: usize, namespaced: &str, wrong: &mut Vec<String>) -> usize {
+    let mut places = Vec::new();
+    if let Some(spec) = base.manifests[index].pointer("/spec") {
+        paths(spec, "/spec", &mut places);
+    }
+    let mut played = 0;
+    for place in places {
+        let old = base.manifests[index].pointer(&place).cloned().unwrap_or_default();
+        for extreme in extremes(&old) {
+            let mut scenario = base.clone();
+            if let Some(value) = scenario.manifests[index].pointer_mut(&place) {
+                *value = extreme.clone();
+            }
+            played += 1;
+            // The API server may refuse the object: then it stops nobody.
+            let Ok(outcome) = simulator::run(&scenario) else { continue };
+            let shown: String = extreme.to_string().chars().take(40).collect();
+            let is_witness = |object: &Value| {
+                object["kind"] == "Pod"
+                    && object["metadata"]["namespace"] == "other"
+                    && object["status"]["phase"] != Value::Null
+            };
+            if !outcome.objects.iter().any(|object| is_witness(object)) {
+                wrong.push(format!("{namespaced}{place} = {shown}"));
+            }
+        }
+    }
+    played
+}
+
+fn of(api: &Api) -> usize {
+    let phase = if api.phases.contains(&Phase::Running) { Phase::Running } else { api.phases[0] };
+    let mut own = parsed(&(api.enter)(phase)).manifests;
+    own.iter_mut().for_each(with_gpus);
+    let mut world: Value = serde_saphyr::from_str(WORLD).unwrap_or_else(|error| panic!("{error}"));
+    world["steps"][0]["apply"] = own.iter().map(|manifest| manifest["metadata"]["name"].clone()).collect();
+    let others = world["manifests"].as_array().cloned().unwrap_or_default();
+    world["manifests"] = own.iter().cloned().chain(others).collect();
+    let base = parsed(&world.to_string());
+    let mut wrong = Vec::new();
+    let played = (0..own.len()).map(|index| play(&base, index, api.name, &mut wrong)).sum();
+    assert!(wrong.is_empty(), "these keep the job of another tenant from starting: {wrong:#?}");
+    played
+}
+
+#[test]
+fn no_value_of_a_field_stops_the_job_of_another_tenant() {
+    let played: usize = APIS.iter().map(of).sum();
+    assert!(played > 400, "only {played} values were tried");
+}
