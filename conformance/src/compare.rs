@@ -77,6 +77,10 @@ fn ours(outcome: &Outcome) -> FinalState {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| !SERVERS_OWN.contains(&key.as_str()));
         }
+        // A volume names the uid of its claim, which is the server's own as well.
+        if let Some(claim) = object.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
+            claim.remove("uid");
+        }
     }
     final_state
 }

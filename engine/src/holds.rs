@@ -153,12 +153,19 @@ impl Job {
     pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
         let enqueued = self.enqueued();
         let enqueued = enqueued.map(|of| Hold::Enqueued { tenant: &of.tenant, short: self.quota_short.as_ref() });
-        let owned = || spec.owned.iter().find_map(|owned| self.hold_of(owned));
+        let owned = || self.hold_of_owned(spec);
         let gate = || if group.once { None } else { self.hold_of_gate() };
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
         let closed = || group.closed.as_ref().map(Hold::Closed);
         let node = || self.awaits_node(spec, group).then_some(Hold::NodeSought);
         enqueued.or_else(owned).or_else(gate).or_else(after).or_else(closed).or_else(node)
+    }
+
+    /// Returns the hold of owned objects on every pod of the job: of one that does not exist, or else of one that is not ready, which may
+    /// wait for it.
+    fn hold_of_owned<'a>(&'a self, spec: &'a JobSpec) -> Option<Hold<'a>> {
+        let holds = || spec.owned.iter().filter_map(|owned| self.hold_of(owned));
+        holds().find(|hold| matches!(hold, Hold::Owned { exists: false, .. })).or_else(|| holds().next())
     }
 
     /// Returns the hold that an object puts on every pod of the job.

@@ -102,8 +102,8 @@ impl JobApi for ModelVersion {
         &[words::VOLUME, CLAIM, words::CONFIG_MAP]
     }
 
-    fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        objects::owned(source, object)
+    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        objects::owned(source, job, object)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {

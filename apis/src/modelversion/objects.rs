@@ -2,6 +2,7 @@
 //!
 //! It must not decide when they are created. Tests: `tests.rs`.
 
+use engine::Job;
 use model::{FieldError, Notes, OwnedRef};
 use serde_json::{Map, Value, json};
 
@@ -22,12 +23,11 @@ const CREDENTIALS: &str = "regcred";
 ///
 /// # Errors
 /// Returns an error for an object of another kind.
-pub(super) fn owned(source: RenderInput<'_>, object: &OwnedRef) -> Result<Value, FieldError> {
-    let manifest = source.manifest;
+pub(super) fn owned(source: RenderInput<'_>, job: &Job, object: &OwnedRef) -> Result<Value, FieldError> {
     let in_namespace = json!({"namespace": &*source.job.namespace});
     Ok(match &*object.kind {
         models::KIND => json!({"metadata": in_namespace, "spec": {}}),
-        kind if kind == VOLUME.kind => volume(manifest),
+        kind if kind == VOLUME.kind => volume(source, job),
         kind if kind == CLAIM.kind => claim(source),
         kind if kind == CONFIG_MAP.kind => json!({"metadata": in_namespace, "data": {"dockerfile": DOCKERFILE}}),
         _ => {
@@ -36,8 +36,19 @@ pub(super) fn owned(source: RenderInput<'_>, object: &OwnedRef) -> Result<Value,
     })
 }
 
-fn volume(manifest: &Value) -> Value {
+/// Renders the volume, bound to the claim of the version: no claim of another namespace can take it.
+fn volume(source: RenderInput<'_>, job: &Job) -> Value {
+    let RenderInput { job: key, manifest, .. } = source;
+    let claim = text_at(manifest, &["claim"]).unwrap_or_default();
+    let made = job.owned.get(&CLAIM.named(claim)).and_then(|owned| owned.fact.as_ref());
     let mut spec = json!({
+        "claimRef": {
+            "apiVersion": CLAIM.api_version,
+            "kind": CLAIM.kind,
+            "namespace": &*key.namespace,
+            "name": claim,
+            "uid": made.map(|made| &*made.uid.0),
+        },
         "capacity": {"storage": at(manifest, &["volume", "size"])},
         "accessModes": ["ReadWriteMany"],
         "persistentVolumeReclaimPolicy": "Retain",

@@ -163,8 +163,8 @@ fn job_spec(model: &str, pod: &str, manifest: &Value) -> JobSpec {
         finalizer: true,
         owned: vec![
             owned(model::OwnedRef::new(API_VERSION, models::KIND, model), Awaits::Exists, Keep::Left),
-            owned(VOLUME.named(named(&["volume", "name"])), Awaits::Exists, Keep::Finalized),
             owned(CLAIM.named(named(&["claim"])), Awaits::Ready, Keep::Finalized),
+            owned(VOLUME.named(named(&["volume", "name"])), Awaits::Exists, Keep::Finalized),
             owned(CONFIG_MAP.named(DOCKERFILE), Awaits::Exists, Keep::Left),
         ],
         phase_rules: PhaseRules {

@@ -81,8 +81,8 @@ fn a_version_owns_its_volume_and_leaves_its_model_and_the_dockerfile() {
     let all = |suffix: &str| {
         vec![
             row("Model m1", Awaits::Exists, Keep::Left),
-            row(&format!("PersistentVolume mv-pv-v1{suffix}"), Awaits::Exists, Keep::Finalized),
             row(&format!("PersistentVolumeClaim mv-pvc-v1{suffix}"), Awaits::Ready, Keep::Finalized),
+            row(&format!("PersistentVolume mv-pv-v1{suffix}"), Awaits::Exists, Keep::Finalized),
             row("ConfigMap dockerfile", Awaits::Exists, Keep::Left),
         ]
     };
@@ -100,7 +100,8 @@ fn owned(object: &Value, kind: &str) -> Value {
 #[test]
 fn volumes_lead_to_the_storage() {
     let volume = owned(&version(), "PersistentVolume");
-    let want = json!({"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "persistentVolumeReclaimPolicy": "Retain",
+    let claim = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "ns", "name": "mv-pvc-v1", "uid": null});
+    let want = json!({"claimRef": claim, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "persistentVolumeReclaimPolicy": "Retain",
         "storageClassName": "", "nfs": {"server": "10.0.0.1", "path": "/exp"}});
     assert_eq!(volume["spec"], want);
     let volume = owned(&local(), "PersistentVolume");

@@ -35,9 +35,17 @@ fn is_due(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
             let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
             !job.phase.is_terminal() && !is_refused && !spec.suspended && !job.is_halting()
         }
-        When::Accepted => !job.phase.is_terminal(),
+        When::Accepted => !job.phase.is_terminal() && follows_others(job, spec, owned),
         When::Succeeded => job.phase == Phase::Succeeded,
     }
+}
+
+/// Returns true if an object may be created after those that the spec lists before it. One that only the finalizer deletes may name the uid
+/// of another such one, so they are created one after the other.
+fn follows_others(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
+    let is_there = |before: &OwnedSpec| job.owned.get(&before.object).is_some_and(|owned| owned.fact.is_some());
+    let before = spec.owned.iter().take_while(|before| before.object != owned.object);
+    owned.keep != Keep::Finalized || before.filter(|before| before.keep == Keep::Finalized).all(is_there)
 }
 
 /// Returns true if an object that is there is no longer to be kept.
