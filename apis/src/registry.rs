@@ -81,11 +81,16 @@ impl Registry {
     /// Returns the job that controls an object, or that an object without owners names as its owner; `None` when that is no job
     /// of a served API.
     pub fn owner(&self, object: &Value) -> Option<JobKey> {
-        self.controller(object).or_else(|| {
-            let key =
-                annotated_owner(object).filter(|_| list_at(object, &["metadata", "ownerReferences"]).is_empty())?;
-            self.api_of(&key).map(|_| key)
-        })
+        self.controller(object).or_else(|| self.named_owner(object))
+    }
+
+    /// Returns the job that an annotation names. Whoever may write the object can write that, so it is believed only of a type that jobs of
+    /// the API own without a reference, and never of an object in another namespace than the job.
+    fn named_owner(&self, object: &Value) -> Option<JobKey> {
+        let key = annotated_owner(object).filter(|_| list_at(object, &["metadata", "ownerReferences"]).is_empty())?;
+        let resource = Resource::of(object);
+        let owned = self.api_of(&key)?.owned_types().iter().find(|owned| owned.resource() == resource)?;
+        (!owned.namespaced || namespace(object) == key.namespace).then_some(key)
     }
 
     fn controller(&self, object: &Value) -> Option<JobKey> {
@@ -138,6 +143,25 @@ mod tests {
         }
         assert_eq!(registry.owner(&json!({"metadata": {"ownerReferences": null}})), None);
         assert_eq!(registry.owner(&json!("no object")), None);
+    }
+
+    #[test]
+    fn an_annotation_is_believed_of_what_jobs_own_without_a_reference_in_their_namespace() {
+        let registry = Registry::all();
+        let owner = |api_version: &str, kind: &str, namespace: &str, owner: &str| {
+            let annotations = json!({crate::objects::OWNED_BY: owner});
+            let metadata = json!({"name": "x", "namespace": namespace, "uid": "u", "annotations": annotations});
+            let object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+            registry.owner(&object).map(|key| key.to_string())
+        };
+        let (version, queue) = ("ns/ModelVersion/v/u", "ns/TorchrunQueue/q/u");
+        assert!(owner("v1", "PersistentVolumeClaim", "ns", version).is_some());
+        assert!(owner("v1", "PersistentVolume", "", version).is_some(), "a volume has no namespace");
+        // A pod has its job as its owner, and nothing of another namespace belongs to a job.
+        assert_eq!(owner("v1", "Pod", "ns", "ns/AITrainingJob/j/u"), None);
+        assert_eq!(owner("v1", "Service", "ns", version), None);
+        assert_eq!(owner("v1", "PersistentVolumeClaim", "other", version), None);
+        assert_eq!(owner("v1", "PersistentVolume", "", queue), None, "no queue owns volumes");
     }
 
     #[test]

@@ -69,6 +69,9 @@ fn syntax_error(text: &str, error: &serde_saphyr::Error) -> SyntaxError {
         }
         Some(_) | None => message,
     };
+    // The reader stops where a job's object would be refused.
+    let is_deep = message.starts_with("budget breached: Depth");
+    let message = if is_deep { format!("nested deeper than {} levels", apis::bounds::MAX_DEPTH) } else { message };
     let tab = message.contains("tab").then(|| first_tab(text, place.line)).flatten();
     match tab {
         Some(place) => SyntaxError { place, message: "a tab cannot indent YAML: use spaces".to_owned() },

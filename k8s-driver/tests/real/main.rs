@@ -5,4 +5,5 @@
 mod common;
 mod life;
 mod queues;
+mod tenants;
 mod writes;
