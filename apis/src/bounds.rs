@@ -1,37 +1,35 @@
-//! Bounds of what a job's object may hold: levels of nesting, GPUs of a pod, GPUs of a job. They are checked before anything is sized by
-//! what an object says, so that no object costs other jobs their operator.
+//! Bounds of a job's object: levels of nesting, GPUs of a pod, GPUs of a job.
 //!
-//! The numbers are above what clusters run. It must not read an API's fields. Tests: at the end of this file.
+//! Owns the numbers, which are greater than those of any cluster. They are checked before a number in an object sizes anything: one object
+//! must not stop the operator. It must not read an API's fields. Tests: at the end of this file.
 
 use model::{FieldError, SpecFact};
 use serde_json::Value;
 use settings::Quantity;
 
-use crate::fields::{join, shown};
+use crate::fields::{Findings, join};
 use crate::template::is_gpu;
 
 /// Most levels of nesting of an object. A pod template with all that Kubernetes knows has fewer than 20.
 pub const MAX_DEPTH: usize = 64;
-/// Levels of nesting that are read of an object: more than [`MAX_DEPTH`], so that a deeper one is told from one that is not, and fewer
-/// than a reader of JSON takes.
+/// Levels of nesting that are read of an object. It is greater than [`MAX_DEPTH`], so that the check sees what is beyond it, and less than
+/// the 128 levels at which `serde_json` stops.
 pub const READ_DEPTH: usize = 100;
 /// Most GPUs that a pod may ask for, or that a node may have.
 pub const MAX_POD_GPUS: u32 = 10_000;
 /// Most GPUs that all pods of a job together may ask for.
 pub const MAX_JOB_GPUS: u64 = 100_000;
 
-/// Returns what of an object is beyond the bounds.
-pub fn check(object: &Value) -> Vec<FieldError> {
-    let mut walk = Walk::default();
-    walk.visit(object, "", 0, false);
-    walk.found
+/// Checks the levels of nesting of an object, and the GPUs that each of its pods asks for.
+pub(crate) fn check(object: &Value, findings: &mut Findings) {
+    visit(object, "", 0, false, findings);
 }
 
 /// Refuses a translated spec whose pods ask for more GPUs together than a job may.
 pub(crate) fn check_gpus(fact: &mut SpecFact) {
     let Ok(spec) = &fact.spec else { return };
-    let of_group = |(count, replicas): (u32, u32)| u64::from(count).saturating_mul(replicas.into());
-    let groups = spec.gpu_groups().map(|(group, request)| of_group((request.count, group.replicas)));
+    let groups = spec.gpu_groups();
+    let groups = groups.map(|(group, request)| u64::from(request.count).saturating_mul(group.replicas.into()));
     let total = groups.fold(0, u64::saturating_add);
     if total > MAX_JOB_GPUS {
         let problem = format!("the pods of a job may ask for at most {MAX_JOB_GPUS} GPUs together");
@@ -39,50 +37,33 @@ pub(crate) fn check_gpus(fact: &mut SpecFact) {
     }
 }
 
-#[derive(Default)]
-struct Walk {
-    found: Vec<FieldError>,
-    is_too_deep: bool,
-}
-
-impl Walk {
-    /// `amounts`: true inside `limits` and `requests`.
-    fn visit(&mut self, value: &Value, path: &str, depth: usize, amounts: bool) {
-        if depth > MAX_DEPTH && (value.is_object() || value.is_array()) {
-            if !self.is_too_deep {
-                let field: Vec<&str> = path.split('.').take(3).collect();
-                let problem = format!("an object may be nested at most {MAX_DEPTH} levels deep");
-                self.found.push(FieldError::new(field.join("."), "nested deeper", problem));
-            }
-            self.is_too_deep = true;
-            return;
+/// Checks a value and what is in it. `amounts`: true for the members of `limits` and `requests`.
+fn visit(value: &Value, path: &str, depth: usize, amounts: bool, findings: &mut Findings) {
+    if depth > MAX_DEPTH && (value.is_object() || value.is_array()) {
+        let field = path.split('.').take(3).collect::<Vec<_>>().join(".");
+        if !findings.has_error_at(&field) {
+            findings.error(field, Some(value), format!("an object may be nested at most {MAX_DEPTH} levels deep"));
         }
-        let deeper = depth.saturating_add(1);
-        match value {
-            Value::Object(members) => {
-                for (key, member) in members {
-                    let path = if path.is_empty() { key.clone() } else { join(path, key) };
-                    if amounts && is_gpu(key) {
-                        self.amount(member, &path);
-                    }
-                    self.visit(member, &path, deeper, matches!(key.as_str(), "limits" | "requests"));
-                }
-            }
-            Value::Array(elements) => {
-                for (index, element) in elements.iter().enumerate() {
-                    self.visit(element, &format!("{path}[{index}]"), deeper, false);
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
+        return;
     }
-
-    fn amount(&mut self, amount: &Value, path: &str) {
-        let most = Quantity::whole(MAX_POD_GPUS.into());
-        if Quantity::read(amount).is_some_and(|amount| amount > most) {
-            let problem = format!("a pod may ask for at most {MAX_POD_GPUS} GPUs");
-            self.found.push(FieldError::new(path, shown(Some(amount)), problem));
+    let deeper = depth.saturating_add(1);
+    match value {
+        Value::Object(members) => {
+            for (key, member) in members {
+                let path = if path.is_empty() { key.clone() } else { join(path, key) };
+                let most = Quantity::whole(MAX_POD_GPUS.into());
+                if amounts && is_gpu(key) && Quantity::read(member).is_some_and(|amount| amount > most) {
+                    findings.error(&*path, Some(member), format!("a pod may ask for at most {MAX_POD_GPUS} GPUs"));
+                }
+                visit(member, &path, deeper, matches!(key.as_str(), "limits" | "requests"), findings);
+            }
         }
+        Value::Array(elements) => {
+            for (index, element) in elements.iter().enumerate() {
+                visit(element, &format!("{path}[{index}]"), deeper, false, findings);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -98,16 +79,21 @@ mod tests {
     }
 
     fn said(object: &Value) -> Vec<String> {
-        check(object).iter().map(ToString::to_string).collect()
+        let mut findings = Findings::default();
+        check(object, &mut findings);
+        findings.into_errors_and_warnings().0.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn an_object_may_be_nested_to_a_bound() {
         assert_eq!(said(&json!({"spec": nested(MAX_DEPTH)})), [""; 0]);
-        let want = "spec.a.a: an object may be nested at most 64 levels deep (nested deeper)";
-        assert_eq!(said(&json!({"spec": nested(MAX_DEPTH + 1), "status": nested(MAX_DEPTH + 1)})), [want]);
+        let want = "an object may be nested at most 64 levels deep ({\"a\":\"end\"})";
+        let deep = json!({"spec": nested(MAX_DEPTH + 1), "status": {"a": nested(MAX_DEPTH), "b": nested(MAX_DEPTH)}});
+        assert_eq!(said(&deep), ["spec.a.a", "status.a.a", "status.b.a"].map(|field| format!("{field}: {want}")));
+        let siblings = (0..MAX_DEPTH).fold(json!({"a": [], "b": []}), |inner, _| json!({"a": inner}));
+        assert_eq!(said(&json!({"spec": siblings})).len(), 1, "each field is named once");
         let lists = (0..=MAX_DEPTH).fold(json!([]), |inner, _| json!([inner]));
-        assert_eq!(check(&json!({"spec": lists})).len(), 1);
+        assert_eq!(said(&json!({"spec": lists})).len(), 1);
     }
 
     #[test]

@@ -14,7 +14,6 @@ use model::{
 use serde_json::{Map, Value, json};
 
 use crate::api::{JobApi, PodSlot, RenderInput};
-use crate::bounds;
 use crate::foreign::PodAmounts;
 use crate::kueue;
 use crate::node::HARDWARE_LABELS;
@@ -34,7 +33,7 @@ pub const PRIORITY: &str = "trainyard.dev/priority";
 pub const CATEGORY: &str = "trainyard.dev/category";
 
 /// Adds the demand of a job to its translated spec, if its pods request GPUs.
-pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
+pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
     let Ok(spec) = &fact.spec else { return };
     let manifest: Value = serde_json::from_str(&fact.manifest).unwrap_or_default();
     let input = RenderInput { job: key, spec, manifest: &manifest };
@@ -61,8 +60,6 @@ pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) 
         group.requirements = requirements.filter(|_| request.is_some());
         group.gpu_request = request;
     }
-    bounds::check_gpus(fact);
-    let Ok(spec) = &mut fact.spec else { return };
     if demand.as_ref().is_some_and(|demand| demand.queue.is_some()) {
         // A queue of ours takes the place of the coordinator's.
         spec.coordination = None;

@@ -72,7 +72,7 @@ const COUNTED_OF_CONTAINER: [&str; 4] = ["image", "name", "resources", "restartP
 
 /// Adds the Workload of a job that names a queue of Kueue to its translated spec. Groups that run once prepare the job before it is
 /// admitted, and have no pod set.
-pub fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
+pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
     let Some(queue) = label(object, QUEUE_NAME).filter(|queue| !queue.is_empty()) else { return };
     let Ok(spec) = fact.spec.clone() else { return };
     if !api.owned_types().contains(&WORKLOAD) {

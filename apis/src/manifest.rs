@@ -31,9 +31,7 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
         return vec![error("", Some(manifest), "a manifest must be an object".to_owned(), None)];
     }
     let mut found = Findings::default();
-    for field in bounds::check(manifest) {
-        found.push(Finding { severity: Severity::Error, in_name: false, field });
-    }
+    bounds::check(manifest, &mut found);
     if found.has_errors() {
         return found.into_list();
     }

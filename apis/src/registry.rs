@@ -84,8 +84,8 @@ impl Registry {
         self.controller(object).or_else(|| self.named_owner(object))
     }
 
-    /// Returns the job that an annotation names. Whoever may write the object can write that, so it is believed only of a type that jobs of
-    /// the API own without a reference, and never of an object in another namespace than the job.
+    /// Returns the job that an annotation names, if objects of this type may belong to it and stand in its namespace. Every client with the
+    /// right to write an object can write the annotation.
     fn named_owner(&self, object: &Value) -> Option<JobKey> {
         let key = annotated_owner(object).filter(|_| list_at(object, &["metadata", "ownerReferences"]).is_empty())?;
         let resource = Resource::of(object);

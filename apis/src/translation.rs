@@ -12,12 +12,14 @@ use crate::{bounds, demand, kueue, schema};
 /// Translates the spec of a job object: what its API reads of it, what its pods ask a queue for, and the Workload of Kueue. An object
 /// beyond the bounds is refused before anything else looks into it.
 pub fn spec_fact(api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> SpecFact {
-    let errors = bounds::check(object);
-    if !errors.is_empty() {
-        return SpecFact::refused(errors);
+    let mut findings = Findings::default();
+    bounds::check(object, &mut findings);
+    if findings.has_errors() {
+        return SpecFact::refused(findings.into_errors_and_warnings().0);
     }
     let mut fact = api.spec_fact_with(object, needed);
     demand::add(api, key, object, &mut fact);
+    bounds::check_gpus(&mut fact);
     kueue::add(api, key, object, &mut fact);
     fact
 }

@@ -45,8 +45,8 @@ fn fitted<const N: usize>(header: [&str; N], rows: &[[String; N]], columns: Opti
     std::iter::once(&header).chain(rows).map(|cells| line(cells)).collect()
 }
 
-/// Returns the most specific part of a reason that fits in so many columns: without what follows the first failure, without the frames
-/// of an exception, and then without as many clauses before colons as it takes.
+/// Returns the most specific part of a reason that fits in `columns` columns. It drops the text after the first failure, then the frames of
+/// an exception, then clauses before colons from the left.
 fn gist(reason: &str, columns: usize) -> String {
     let fits = |text: &str| measure_text_width(text) <= columns;
     if fits(reason) {

@@ -163,7 +163,7 @@ pub(crate) fn expanded(paths: &[PathBuf]) -> Vec<PathBuf> {
 /// Reads a file, or standard input for `-`.
 ///
 /// # Errors
-/// When it cannot be read, or is a directory, which [`expanded`] leaves in place only where no manifest is in it.
+/// Returns an error if it cannot be read, or is a directory: [`expanded`] keeps only directories without manifests.
 pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match file.to_str() {

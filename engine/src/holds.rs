@@ -161,8 +161,7 @@ impl Job {
         enqueued.or_else(owned).or_else(gate).or_else(after).or_else(closed).or_else(node)
     }
 
-    /// Returns the hold of owned objects on every pod of the job: of one that does not exist, or else of one that is not ready, which may
-    /// wait for it.
+    /// Returns the hold of owned objects on every pod of the job: first of one that does not exist. One that is not ready may wait for that.
     fn hold_of_owned<'a>(&'a self, spec: &'a JobSpec) -> Option<Hold<'a>> {
         let holds = || spec.owned.iter().filter_map(|owned| self.hold_of(owned));
         holds().find(|hold| matches!(hold, Hold::Owned { exists: false, .. })).or_else(|| holds().next())

@@ -237,15 +237,7 @@ mod tests {
     fn jobs() -> Jobs {
         let mut jobs = Jobs::default();
         for (name, rv) in [("a", 0), ("b", 1), ("c", 2)] {
-            let fact = SpecFact {
-                spec: Err(Vec::new()),
-                warnings: Vec::new(),
-                manifest: "{}".into(),
-                missing: vec![],
-                needs: vec![],
-                fatal: false,
-                notes: None,
-            };
+            let fact = SpecFact::refused(Vec::new());
             let spec = Some(Arc::new(fact));
             let new = || Job {
                 known: true,

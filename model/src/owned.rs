@@ -86,8 +86,8 @@ pub enum Keep {
     UntilEnd,
     /// For good. A later job that names it takes it over.
     Retained,
-    /// As long as the job's object. It cannot have the job as its owner, so the job's finalizer waits until it is deleted. Objects of this
-    /// kind are created in the order of the spec, each once the one before it exists.
+    /// As long as the job's object. It cannot have the job as its owner, so the job's finalizer waits until it is deleted. These
+    /// objects are created in the order of the spec, each once the one before it exists.
     Finalized,
     /// Not kept at all: whatever has the name serves, and nothing is made of it when it is deleted. Created where none is there.
     Left,

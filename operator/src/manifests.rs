@@ -100,16 +100,7 @@ mod tests {
             phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
             ..JobSpec::default()
         };
-        let manifest = manifest.into();
-        Arc::new(SpecFact {
-            spec: Ok(spec),
-            warnings: Vec::new(),
-            manifest,
-            missing: Vec::new(),
-            needs: Vec::new(),
-            fatal: false,
-            notes: None,
-        })
+        Arc::new(SpecFact::of(Ok(spec), manifest.into()))
     }
 
     #[test]

@@ -57,23 +57,6 @@ fn extremes(value: &Value) -> Vec<Value> {
     all
 }
 
-/// Returns the paths of all values inside a value, as JSON pointers.
-fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
-    found.push(at.to_owned());
-    let inner: Vec<(String, &Value)> = match value {
-        Value::Object(members) => {
-            members.iter().map(|(key, member)| (key.replace('~', "~0").replace('/', "~1"), member)).collect()
-        }
-        Value::Array(elements) => {
-            elements.iter().enumerate().map(|(index, element)| (index.to_string(), element)).collect()
-        }
-        _ => Vec::new(),
-    };
-    for (key, member) in inner {
-        paths(member, &format!("{at}/{key}"), found);
-    }
-}
-
 /// Gives the pods of a job GPUs where they are written as containers.
 fn with_gpus(value: &mut Value) {
     match value {
@@ -96,10 +79,8 @@ fn parsed(text: &str) -> Scenario {
 
 /// Plays every extreme of a manifest, and returns how many there were and which of them stopped the other tenant's job.
 fn play(base: &Scenario, index: usize, namespaced: &str, wrong: &mut Vec<String>) -> usize {
-    let mut places = Vec::new();
-    if let Some(spec) = base.manifests[index].pointer("/spec") {
-        paths(spec, "/spec", &mut places);
-    }
+    let inside = fixtures::paths(&base.manifests[index]["spec"]).into_iter().map(|path| format!("/spec{path}"));
+    let places = inside.chain(["/spec".to_owned()]);
     let mut played = 0;
     for place in places {
         let old = base.manifests[index].pointer(&place).cloned().unwrap_or_default();

@@ -9,6 +9,7 @@ use std::fmt;
 use apis::fields::join;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Location, Spanned};
 
@@ -69,9 +70,12 @@ fn syntax_error(text: &str, error: &serde_saphyr::Error) -> SyntaxError {
         }
         Some(_) | None => message,
     };
-    // The reader stops where a job's object would be refused.
-    let is_deep = message.starts_with("budget breached: Depth");
-    let message = if is_deep { format!("nested deeper than {} levels", apis::bounds::MAX_DEPTH) } else { message };
+    let message = match error {
+        serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { depth }, .. } => {
+            format!("nested {depth} levels deep, which is more than a manifest may be")
+        }
+        _ => message,
+    };
     let tab = message.contains("tab").then(|| first_tab(text, place.line)).flatten();
     match tab {
         Some(place) => SyntaxError { place, message: "a tab cannot indent YAML: use spaces".to_owned() },
@@ -329,6 +333,7 @@ mod tests {
             (b"a:\n  - b\n c: d\n", place(3, 2), "did not find expected key"),
             (b"a: 1\nb: \xff\n", place(2, 4), "not UTF-8 text"),
             (b"a: .nan\n", place(1, 4), ""),
+            (("[".repeat(70) + &"]".repeat(70)).as_bytes(), place(1, 65), "nested 65 levels deep"),
         ] {
             let error = read(text).unwrap_err();
             assert_eq!(error.place, at, "{error:?}");

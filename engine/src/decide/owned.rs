@@ -40,8 +40,8 @@ fn is_due(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
     }
 }
 
-/// Returns true if an object may be created after those that the spec lists before it. One that only the finalizer deletes may name the uid
-/// of another such one, so they are created one after the other.
+/// Returns true unless the object waits for one that the spec lists before it. An object of [`Keep::Finalized`] may name the uid of another
+/// one, so they are created one after the other.
 fn follows_others(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
     let is_there = |before: &OwnedSpec| job.owned.get(&before.object).is_some_and(|owned| owned.fact.is_some());
     let before = spec.owned.iter().take_while(|before| before.object != owned.object);

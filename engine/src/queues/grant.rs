@@ -10,6 +10,7 @@ use scheduler::GpuType;
 use scheduler::desk::{Books, Pools};
 
 use super::filter::{self, NodeFilter};
+use super::foreign;
 use super::holder::Holder;
 use super::round;
 use super::tenants::Tenants;
@@ -128,7 +129,7 @@ impl<'a> Room<'a> {
         if state.config.ignores_capacity {
             room.nodes.insert(Text::from(""), u32::MAX);
         }
-        for (node, gpus) in round::foreign(state) {
+        for (node, gpus) in foreign::gpus(state) {
             room.take_node(node, gpus);
         }
         for (node, amounts) in room.filter.taken(state) {

@@ -27,6 +27,7 @@ mod classes;
 pub(crate) mod coordinator;
 mod filter;
 pub mod forecast;
+mod foreign;
 mod grant;
 mod holder;
 mod leftovers;

@@ -14,6 +14,7 @@ use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::Queues;
 use super::filter::{self, NodeFilter};
+use super::foreign::{self, Foreign};
 use super::holder::Holder;
 use super::lessons::Known;
 use super::tenants::Tenants;
@@ -95,20 +96,22 @@ pub(super) fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType
     resources.map(|resource| (future(resource), state.queues.gpu_type(resource)))
 }
 
-/// Returns the GPUs that pods of others hold on nodes, of the resource that counts there. A pod that names its node itself may ask for more
-/// than the node has; its kubelet refuses it.
-pub(super) fn foreign(state: &State) -> impl Iterator<Item = (&Text, u32)> {
-    state.foreign.iter().filter_map(|(name, gpus)| {
-        let (resource, slots) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
-        Some((name, (*gpus.get(resource)?).min(*slots)))
-    })
-}
-
 impl Queues {
     pub(super) fn gpu_type(&self, resource: &Text) -> GpuType {
         let index = self.resources.iter().position(|known| known == resource);
         GpuType(index.and_then(|index| u16::try_from(index).ok()).unwrap_or(u16::MAX))
     }
+}
+
+/// Cluster in which jobs are asked about.
+struct Surroundings<'a> {
+    state: &'a State,
+    known: &'a Known<'a>,
+    filter: &'a NodeFilter<'a>,
+    /// Nodes that take nothing new.
+    closed: &'a BTreeSet<Text>,
+    /// GPUs of all nodes.
+    gpus: u32,
 }
 
 /// A job as the desk is asked about it.
@@ -135,7 +138,7 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn new(
-        (state, known, filter, closed, gpus): (&State, &Known<'_>, &NodeFilter<'_>, &BTreeSet<Text>, u32),
+        Surroundings { state, known, filter, closed, gpus }: &Surroundings<'_>,
         key: &'a JobKey,
         holder: &'a Holder,
         seen: Option<&Share>,
@@ -154,9 +157,10 @@ impl<'a> Asked<'a> {
         let held: Vec<Text> = workers.iter().filter_map(|(_, node)| node.clone().map(or_future)).collect();
         let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
         let gpu_type = queues.gpu_type(&holder.resource);
-        // More GPUs than there are run nothing: what a job asks for must not size a table.
-        let most = gpus.max(u32::try_from(held.len()).unwrap_or(u32::MAX).saturating_mul(holder.width));
-        let speeds = Prior::default().speeds(&[gpu_type], all.saturating_mul(holder.width).min(most));
+        // The number that a job asks for must not size a table: it runs on the GPUs that there are, or goes on with those that it has.
+        let held_gpus = u32::try_from(held.len()).unwrap_or(u32::MAX).saturating_mul(holder.width);
+        let most = all.saturating_mul(holder.width).min((*gpus).max(held_gpus));
+        let speeds = Prior::default().speeds(&[gpu_type], most);
         Self {
             key,
             id: Text::from(key.to_string()),
@@ -276,58 +280,6 @@ pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Opti
     followed
 }
 
-/// Pods that stay whatever is decided: those of others on a node, which belong to no queue, and those that an ended job keeps.
-struct Foreign {
-    id: Text,
-    tenant: Option<usize>,
-    width: u32,
-    on: Vec<Text>,
-    belief: Belief,
-}
-
-impl Foreign {
-    fn new(node: &Text, gpus: u32) -> Self {
-        let on = vec![node.clone(); usize::try_from(gpus).unwrap_or_default()];
-        let id = Text::from(format!("pods of others on {node}"));
-        Self { id, tenant: None, width: 1, on, belief: Belief::default() }
-    }
-
-    /// Takes the pods that a job keeps, those of each group apart.
-    fn kept<'a>(tenants: &Tenants, key: &'a JobKey, holder: &'a Holder) -> impl Iterator<Item = Self> + use<'a> {
-        let mut groups: BTreeMap<&Text, (u32, Vec<Text>)> = BTreeMap::new();
-        for (slot, node) in &holder.kept {
-            let (width, on) = groups.entry(&slot.group).or_default();
-            *width = holder.charged(slot).max(1);
-            on.push(node.clone());
-        }
-        let tenant = tenants.charged(holder);
-        groups.into_iter().map(move |(group, (width, on))| {
-            let id = Text::from(format!("pods of {group} that {key} keeps"));
-            Self { id, tenant, width, on, belief: Belief::default() }
-        })
-    }
-
-    fn claim(&self) -> Claim<'_> {
-        Claim {
-            id: &self.id,
-            tenant: self.tenant,
-            sizes: Sizes::rigid(u32::try_from(self.on.len()).unwrap_or(u32::MAX)),
-            width: self.width,
-            priority: 0,
-            level: 0,
-            submitted: Micros::ZERO,
-            usage: Usage::default(),
-            belief: &self.belief,
-            held: &self.on,
-            fixed: Fixed::Place,
-            avoid: &[],
-            fits: None,
-            needs: &[],
-            not_before: Micros::ZERO,
-        }
-    }
-}
-
 /// What the desk is asked about: nodes, queues, and the jobs that hold or want places.
 pub(super) struct Inquiry<'a> {
     filter: NodeFilter<'a>,
@@ -357,11 +309,11 @@ impl<'a> Inquiry<'a> {
         }
         let known = Known::of(state);
         let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
-        let context = (state, &known, &filter, &closed, gpus);
+        let around = Surroundings { state, known: &known, filter: &filter, closed: &closed, gpus };
         let asking = holders().filter(|(_, holder)| holder.wants);
-        let asked = asking.map(|(key, holder)| Asked::new(context, key, holder, seen.get(key), now)).collect();
+        let asked = asking.map(|(key, holder)| Asked::new(&around, key, holder, seen.get(key), now)).collect();
         let tenants = Tenants::new(state);
-        let foreign = foreign(state).map(|(node, gpus)| Foreign::new(node, gpus));
+        let foreign = foreign::gpus(state).map(|(node, gpus)| Foreign::new(node, gpus));
         let kept = holders().flat_map(|(key, holder)| Foreign::kept(&tenants, key, holder));
         let foreign = foreign.chain(kept).collect();
         Self { filter, nodes, closed, taken, tenants, foreign, asked }

@@ -1,5 +1,5 @@
 //! Bytes of the API server -> pages of lists, watch events, objects and refusals; each trimmed on the way. An object that cannot be read is
-//! left out of its page, and costs no other its place.
+//! left out, and the others of its page are delivered.
 //!
 //! Tests: at the end of this file.
 
@@ -34,7 +34,7 @@ pub(crate) struct Page {
     pub next: String,
     /// The objects.
     pub items: Vec<Value>,
-    /// What is wrong with objects that cannot be read.
+    /// Errors of the objects that cannot be read.
     pub unread: Vec<serde_json::Error>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Event {
     Bookmark(Value),
     /// The watch cannot go on.
     Error(ApiError),
-    /// It is about an object that cannot be read.
+    /// Error of an object that cannot be read.
     Unread(serde_json::Error),
 }
 
@@ -271,6 +271,7 @@ impl<'de> Visitor<'de> for EventSeed<'_> {
 
 #[cfg(test)]
 mod tests {
+    use apis::Registry;
     use serde_json::json;
 
     use super::*;
@@ -333,7 +334,13 @@ mod tests {
             let page = page(text.as_bytes(), &jobs).unwrap();
             let names: Vec<_> = page.items.iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect();
             assert_eq!((names, page.unread.len()), (vec!["deep", "b"], 0));
-            assert_eq!(apis::bounds::check(&page.items[0]).len(), 1, "what is left of it is beyond the bounds");
+            let found = apis::manifest::findings(&Registry::all(), &page.items[0]);
+            let problems: Vec<_> = found.iter().map(|finding| &*finding.field.problem).collect();
+            assert_eq!(
+                problems,
+                ["an object may be nested at most 64 levels deep"],
+                "the part that is read is beyond the bounds"
+            );
             let text = format!(r#"{{"type":"ADDED","object":{deep}}}"#);
             let Event::Applied(read) = event(text.as_bytes(), &jobs).unwrap() else { panic!("{levels}") };
             assert_eq!(read, page.items[0]);

@@ -1,6 +1,7 @@
 //! Lists a source page by page, and reads the cluster's resourceVersion. Tests: `watch/tests.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use apis::{ObservedObject, Resource};
 use http::Request;
@@ -17,6 +18,11 @@ use crate::watch::sources::collection;
 
 /// Number of objects in one page of a list.
 pub(crate) const LIST_PAGE_SIZE: u32 = 500;
+
+/// Time until a source that a term goes without is listed again for the first time; it doubles.
+const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum time between two attempts to list a source that a term goes without.
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 const ACCEPT_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
@@ -53,6 +59,19 @@ impl SourceWatch {
             self.metrics.serves(kind, served);
         }
         Ok(view)
+    }
+
+    /// Waits until the source, which a term goes without, can be listed.
+    pub(crate) async fn until_listed(&self) {
+        let mut wait = MIN_RETRY_INTERVAL;
+        loop {
+            tokio::time::sleep(wait).await;
+            match self.list_if_served().await {
+                Ok(_) => return self.status.source_error(&self.source.to_string(), None),
+                Err(error) => self.status.source_error(&self.source.to_string(), Some(format!("list: {error}"))),
+            }
+            wait = (wait * 2).min(MAX_RETRY_INTERVAL);
+        }
     }
 
     /// Lists the source at the newest version.

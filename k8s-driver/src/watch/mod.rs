@@ -85,10 +85,6 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 const MAX_RELIST_BACKOFF: Duration = Duration::from_secs(30);
 /// Time until a resource whose definition is there is asked for again for the first time; it doubles.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(2);
-/// Time until a source that a term goes without is listed again for the first time; it doubles.
-const MIN_RETRY_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum time between two attempts to list a source that a term goes without.
-const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of rejected attempts to resume a watch; after one more the source is relisted.
 const MAX_REJECTED_WATCHES: u32 = 3;
 
@@ -414,19 +410,6 @@ impl SourceWatch {
                 return Error::ReceiverClosed;
             }
             wait = (wait * 2).min(RARE_INTERVAL);
-        }
-    }
-
-    /// Waits until the source, which a term goes without, can be listed.
-    pub(crate) async fn until_listed(&self) {
-        let mut wait = MIN_RETRY_INTERVAL;
-        loop {
-            tokio::time::sleep(wait).await;
-            match self.list_if_served().await {
-                Ok(_) => return self.status.source_error(&self.source.to_string(), None),
-                Err(error) => self.status.source_error(&self.source.to_string(), Some(format!("list: {error}"))),
-            }
-            wait = (wait * 2).min(MAX_RETRY_INTERVAL);
         }
     }
 

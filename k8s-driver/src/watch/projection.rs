@@ -1,6 +1,6 @@
 //! Objects are cut down to what is judged while they are read, so that what is not judged costs a scan and no memory.
 //!
-//! What is nested deeper than [`apis::bounds::READ_DEPTH`] levels is read as null, so that one object never makes a whole list unreadable.
+//! Values deeper than [`apis::bounds::READ_DEPTH`] levels are read as null: a reader of JSON would refuse the whole answer.
 //!
 //! Owns the list of paths per kind. What is kept is what `apis::{pod, service, node, objects}` and the `JobApi`s read; a
 //! test below runs whole and trimmed objects through both and compares. A path that is missing here reads as absent there,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use apis::Registry;
 use control_plane::{ControlPlane, Options as PlaneOptions, until};
 use k8s_driver::{Handles, JobFilter, LeaseSettings, Options, ProcessState, api_server, run};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -28,6 +28,18 @@ pub(crate) fn plane() -> &'static ControlPlane {
             .expect("it is served");
         plane
     })
+}
+
+/// Returns a job of pods that run for a while, or for ever.
+pub(crate) fn job(replicas: u32, restart: &str, run_for: Option<&str>) -> Value {
+    let mut annotations = json!({});
+    if let Some(time) = run_for {
+        annotations["trainyard.dev/kwok-run-for"] = json!(time);
+    }
+    json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": {"name": "j"},
+        "spec": {"replicaSpecs": {"trainer": {"replicas": replicas, "restartPolicy": restart, "restartScope": "Pod",
+            "template": {"metadata": {"annotations": annotations}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [
+                {"name": "aitj-main", "image": "none", "ports": [{"name": "aitj-ring", "containerPort": 29400}]}]}}}}}})
 }
 
 /// A namespace for one test.

@@ -3,19 +3,7 @@
 use control_plane::until;
 use serde_json::{Value, json};
 
-use crate::common::{Operator, Space, directory};
-
-/// Returns a job of pods that run for a while, or for ever.
-fn job(replicas: u32, restart: &str, run_for: Option<&str>) -> Value {
-    let mut annotations = json!({});
-    if let Some(time) = run_for {
-        annotations["trainyard.dev/kwok-run-for"] = json!(time);
-    }
-    json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": {"name": "j"},
-        "spec": {"replicaSpecs": {"trainer": {"replicas": replicas, "restartPolicy": restart, "restartScope": "Pod",
-            "template": {"metadata": {"annotations": annotations}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [
-                {"name": "aitj-main", "image": "none", "ports": [{"name": "aitj-ring", "containerPort": 29400}]}]}}}}}})
-}
+use crate::common::{Operator, Space, directory, job};
 
 fn uids(pods: &[Value]) -> Vec<(String, String)> {
     let text = |pod: &Value, member: &str| pod["metadata"][member].as_str().unwrap().to_owned();
@@ -30,7 +18,7 @@ fn phases(job: &Value) -> Vec<&str> {
 fn a_job_runs_to_its_end() {
     let (space, data) = (Space::new("ends"), directory());
     let operator = Operator::start(&space, data.path());
-    let mut manifest = job(3, "Never", Some("3s"));
+    let mut manifest = job(3, "Never", Some("10s"));
     // What runs within one turn of being placed is not seen in between.
     manifest["spec"]["replicaSpecs"]["trainer"]["template"]["metadata"]["annotations"]["trainyard.dev/kwok-start-after"] =
         json!("500ms");

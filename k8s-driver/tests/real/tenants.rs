@@ -1,21 +1,21 @@
-//! Attacks of a tenant who may write jobs of one namespace, against a real API server: each costs the jobs of others nothing.
+//! Attacks of a tenant with the right to write jobs in one namespace, against a real API server: jobs of others start all the same.
 
 use control_plane::until;
 use serde_json::{Value, json};
 
-use crate::common::{Operator, Space, directory};
+use crate::common::{Operator, Space, directory, job};
 
-fn job(name: &str) -> Value {
-    json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob", "metadata": {"name": name},
-        "spec": {"replicaSpecs": {"trainer": {"replicas": 1, "template": {"metadata": {}, "spec": {
-            "terminationGracePeriodSeconds": 1, "containers": [{"name": "aitj-main", "image": "none"}]}}}}}})
+fn named(name: &str) -> Value {
+    let mut job = job(1, "Never", None);
+    job["metadata"]["name"] = json!(name);
+    job
 }
 
 fn template(job: &mut Value) -> &mut Value {
     &mut job["spec"]["replicaSpecs"]["trainer"]["template"]
 }
 
-/// What kubectl prints of an object. An object of these tests may be deeper than this process reads.
+/// Returns a field of an object as kubectl prints it: this process cannot read an object that is nested so deep.
 fn read(space: &Space, object: &str, path: &str) -> String {
     space.kubectl(&["get", object, &format!("--output=jsonpath={path}")])
 }
@@ -38,7 +38,7 @@ fn until_pod(space: &Space, name: &str) {
 #[test]
 fn a_job_that_is_nested_too_deep_stops_no_other_job() {
     let (space, data) = (Space::new("deep"), directory());
-    let mut deep = job("deep");
+    let mut deep = named("deep");
     template(&mut deep)["metadata"]["more"] = (0..300).fold(json!(1), |inner, _| json!({"a": inner}));
     // It is there before the operator lists, and another one comes by the watch.
     space.apply(&deep);
@@ -47,7 +47,7 @@ fn a_job_that_is_nested_too_deep_stops_no_other_job() {
     deep["metadata"]["name"] = json!("deeper");
     space.apply(&deep);
     until_invalid(&space, "deeper", "64 levels");
-    space.apply(&job("good"));
+    space.apply(&named("good"));
     until_pod(&space, "good-trainer-0");
     operator.stop();
 }
@@ -60,12 +60,12 @@ fn a_job_that_asks_for_more_gpus_than_there_are_stops_no_other_job() {
         ("most", json!("9223372036854775807"), "at most 10000 GPUs"),
         ("u32", json!("4294967295"), "at most 10000 GPUs"),
     ] {
-        let mut many = job(name);
+        let mut many = named(name);
         template(&mut many)["spec"]["containers"][0]["resources"] = json!({"limits": {"nvidia.com/gpu": gpus}});
         space.apply(&many);
         until_invalid(&space, name, words);
     }
-    let mut good = job("good");
+    let mut good = named("good");
     template(&mut good)["spec"]["containers"][0]["resources"] = json!({"limits": {"nvidia.com/gpu": "1"}});
     space.apply(&good);
     until_pod(&space, "good-trainer-0");

@@ -4,7 +4,7 @@
 
 use apis::mpijob::MpiJob;
 use apis::objects::annotation;
-use apis::{JobApi as _, Registry};
+use apis::{JobApi as _, Needed, Registry};
 use serde_json::Value;
 use settings::duration;
 
@@ -23,11 +23,9 @@ const MAX_WORKERS: u64 = 256;
 /// Returns an error that names the annotation if it does not hold durations.
 pub(super) fn of(job: &Value) -> Result<Option<Program>, String> {
     let Some(epochs) = MpiJob.units(job) else { return Ok(None) };
-    let mut fact = MpiJob.spec_fact(job);
-    if let Some(key) = Registry::all().job_key(job) {
-        apis::demand::add(&MpiJob, &key, job, &mut fact);
-    }
-    let width = fact.spec.ok().and_then(|spec| spec.gpu_groups().next().map(|(_, request)| request.count)).unwrap_or(1);
+    let key = Registry::all().job_key(job);
+    let spec = key.and_then(|key| apis::translation::spec_fact(&MpiJob, &key, job, &Needed::new()).spec.ok());
+    let width = spec.and_then(|spec| spec.gpu_groups().next().map(|(_, request)| request.count)).unwrap_or(1);
     let (unit, speeds) = match annotation(job, EPOCH_DURATIONS) {
         Some(text) => measured(text).ok_or_else(|| {
             format!("metadata.annotations[{EPOCH_DURATIONS}]: give durations such as 90s with 1, 2, 3 workers and so on, none of them 0 (\"{text}\")")

@@ -29,7 +29,7 @@ pub(crate) struct Again<'a> {
     pub(crate) failed: bool,
     /// In the background.
     pub(crate) detach: bool,
-    /// Whether the pods' output is shown.
+    /// Option that shows or hides the pods' output.
     pub(crate) logs: ShowLogs,
 }
 

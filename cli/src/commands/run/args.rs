@@ -34,7 +34,7 @@ pub(crate) enum Events {
     Jsonl,
 }
 
-/// Choice of whether the pods' output is shown.
+/// Options that show or hide the pods' output.
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ShowLogs {

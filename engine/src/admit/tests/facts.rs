@@ -1,4 +1,4 @@
-//! What is known, and what comes in, for the table of verdicts.
+//! Builders of states and of facts for the table of verdicts.
 
 use std::collections::BTreeMap;
 
@@ -143,15 +143,7 @@ pub(super) fn spec(replicas: u32) -> Fact {
         phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
         ..JobSpec::default()
     };
-    Fact::Spec(Box::new(SpecFact {
-        spec: Ok(spec),
-        warnings: Vec::new(),
-        manifest: "{}".into(),
-        missing: vec![],
-        needs: vec![],
-        fatal: false,
-        notes: None,
-    }))
+    Fact::Spec(Box::new(SpecFact::of(Ok(spec), "{}".into())))
 }
 
 pub(super) fn adopted(mirror: Stamp, phase: Phase) -> Adopted {

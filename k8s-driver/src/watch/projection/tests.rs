@@ -157,21 +157,6 @@ fn a_job_loses_nothing_but_what_other_tools_wrote() {
     assert_eq!(project(&job, JOB), want);
 }
 
-/// Paths of the members in a value, in the elements of its lists as well.
-fn paths(value: &Value, at: &str, found: &mut Vec<String>) {
-    let members: Vec<(String, &Value)> = match value {
-        Value::Object(members) => {
-            members.iter().map(|(key, value)| (format!("{at}/{}", key.replace('/', "~1")), value)).collect()
-        }
-        Value::Array(items) => items.iter().enumerate().map(|(n, value)| (format!("{at}/{n}"), value)).collect(),
-        _ => Vec::new(),
-    };
-    for (path, value) in members {
-        paths(value, &path, found);
-        found.push(path);
-    }
-}
-
 #[test]
 fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
     let node = json!({"apiVersion": "v1", "kind": "Node",
@@ -198,9 +183,7 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
     };
     assert_eq!(fact(&small).judged(), judged, "the node shows each judged member");
     // A heartbeat is told from a change by what is judged: the two lists of members cannot differ.
-    let mut all = Vec::new();
-    paths(&small, "", &mut all);
-    for path in all {
+    for path in fixtures::paths(&small) {
         let without = apis::node::fact(&without(&small, &path));
         let matters = without.as_ref().ok() != Some(&fact(&small));
         assert!(

@@ -1,0 +1,109 @@
+//! Pods that hold GPUs and stay whatever a round decides: those of others, and those that an ended job keeps.
+//!
+//! It must not decide anything about them. Tests: at the end of this file, and through [`super`].
+
+use std::collections::BTreeMap;
+
+use model::{JobKey, Text};
+use scheduler::Micros;
+use scheduler::desk::{Belief, Claim, Fixed, Sizes, Usage};
+
+use super::holder::Holder;
+use super::tenants::Tenants;
+use crate::state::State;
+
+/// Returns the GPUs that pods of others hold on nodes, of the resource that counts there. A pod that names its node itself may ask for more
+/// than the node has; its kubelet refuses it.
+pub(super) fn gpus(state: &State) -> impl Iterator<Item = (&Text, u32)> {
+    state.foreign.iter().filter_map(|(name, gpus)| {
+        let (resource, slots) = state.nodes.get(name)?.fact.gpus.first_key_value()?;
+        Some((name, (*gpus.get(resource)?).min(*slots)))
+    })
+}
+
+/// Pods that stay whatever is decided: those of others on a node, which belong to no queue, and those that an ended job keeps.
+pub(super) struct Foreign {
+    id: Text,
+    tenant: Option<usize>,
+    width: u32,
+    on: Vec<Text>,
+    belief: Belief,
+}
+
+impl Foreign {
+    pub(super) fn new(node: &Text, gpus: u32) -> Self {
+        let on = vec![node.clone(); usize::try_from(gpus).unwrap_or_default()];
+        let id = Text::from(format!("pods of others on {node}"));
+        Self { id, tenant: None, width: 1, on, belief: Belief::default() }
+    }
+
+    /// Takes the pods that a job keeps, those of each group apart.
+    pub(super) fn kept<'a>(
+        tenants: &Tenants,
+        key: &'a JobKey,
+        holder: &'a Holder,
+    ) -> impl Iterator<Item = Self> + use<'a> {
+        let mut groups: BTreeMap<&Text, (u32, Vec<Text>)> = BTreeMap::new();
+        for (slot, node) in &holder.kept {
+            let (width, on) = groups.entry(&slot.group).or_default();
+            *width = holder.charged(slot).max(1);
+            on.push(node.clone());
+        }
+        let tenant = tenants.charged(holder);
+        groups.into_iter().map(move |(group, (width, on))| {
+            let id = Text::from(format!("pods of {group} that {key} keeps"));
+            Self { id, tenant, width, on, belief: Belief::default() }
+        })
+    }
+
+    pub(super) fn claim(&self) -> Claim<'_> {
+        Claim {
+            id: &self.id,
+            tenant: self.tenant,
+            sizes: Sizes::rigid(u32::try_from(self.on.len()).unwrap_or(u32::MAX)),
+            width: self.width,
+            priority: 0,
+            level: 0,
+            submitted: Micros::ZERO,
+            usage: Usage::default(),
+            belief: &self.belief,
+            held: &self.on,
+            fixed: Fixed::Place,
+            avoid: &[],
+            fits: None,
+            needs: &[],
+            not_before: Micros::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Fact, NodeFact, ResourceVersion};
+
+    use super::*;
+    use crate::state::Scope;
+
+    #[test]
+    fn a_pod_of_others_counts_with_the_gpus_of_its_node_at_most() {
+        let gpus_of = |count: u32| BTreeMap::from([(Text::from("nvidia.com/gpu"), count)]);
+        let node = NodeFact {
+            name: "n".into(),
+            rv: ResourceVersion(1),
+            ready: true,
+            conditions: Vec::new(),
+            gpus: gpus_of(4),
+            closed: false,
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            allocatable: BTreeMap::new(),
+        };
+        for (asked, want) in [(3, 3), (u32::MAX, 4)] {
+            let mut state = State::default();
+            state.take_in(&Scope::Cluster, &Fact::Node(Box::new(node.clone())));
+            let used = Fact::ForeignUse { node: "n".into(), gpus: gpus_of(asked), requests: BTreeMap::new() };
+            state.take_in(&Scope::Cluster, &used);
+            assert_eq!(gpus(&state).collect::<Vec<_>>(), [(&Text::from("n"), want)]);
+        }
+    }
+}
