@@ -17,7 +17,11 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The operator's role in the namespaces of jobs, and the additions to the built-in roles view, edit and admin.
+/// Rights to write the objects of an API.
+const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
+
+/// The operator's role in the namespaces of jobs, the additions to the built-in roles view, edit and admin, and the role for the queues of
+/// the cluster.
 fn roles(registry: &Registry) -> String {
     let resources = registry.resources();
     let mut text = String::from(
@@ -45,16 +49,33 @@ fn roles(registry: &Registry) -> String {
         let scale = if scales { format!(", {}/scale", row.plural) } else { String::new() };
         text.push_str(&rule(row, &format!("{0}, {0}/status{scale}", row.plural), &["get", "list", "watch"]));
     }
-    text.push_str("---\n");
+    text.push_str("---\n# Users who submit write jobs alone.\n");
     text.push_str(&head("trainyard-jobs-edit", &["edit", "admin"]));
-    for (row, scales) in jobs().filter(|(row, _)| row.namespaced) {
-        text.push_str(&rule(row, row.plural, &["create", "delete", "deletecollection", "patch", "update"]));
+    for (row, scales) in jobs().filter(|(row, _)| row.namespaced && is_submitted(registry, row)) {
+        text.push_str(&rule(row, row.plural, &WRITE));
         if scales {
             text.push_str("  # For `kubectl scale`.\n");
             text.push_str(&rule(row, &format!("{}/scale", row.plural), &["patch", "update"]));
         }
     }
+    text.push_str("---\n# Administrators of a namespace write its queues and models too: the operator creates objects outside of it for them.\n");
+    text.push_str(&head("trainyard-jobs-admin", &["admin"]));
+    for (row, _) in jobs().filter(|(row, _)| row.namespaced && !is_submitted(registry, row)) {
+        text.push_str(&rule(row, row.plural, &WRITE));
+    }
+    text.push_str(
+        "---\n# Administrators of the cluster write its queues. No built-in role includes this one: bind it.\n",
+    );
+    text.push_str(&head("trainyard-jobs-platform-admin", &[]));
+    for (row, _) in jobs().filter(|(row, _)| !row.namespaced) {
+        text.push_str(&rule(row, row.plural, &WRITE));
+    }
     text
+}
+
+/// Returns true for an API whose objects run pods and leave nothing that a finalizer has to delete.
+fn is_submitted(registry: &Registry, row: &ServedResource) -> bool {
+    registry.get(&row.resource).is_some_and(|api| api.has_pods() && api.finalizer().is_none())
 }
 
 /// Returns true if the definition of a resource has the subresource `scale`.
