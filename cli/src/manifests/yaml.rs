@@ -50,6 +50,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Document>, SyntaxError> {
         strict_booleans: true,
         with_snippet: false,
         duplicate_keys: DuplicateKeyPolicy::LastWins,
+        budget: serde_saphyr::budget! { max_depth: apis::bounds::MAX_DEPTH },
     };
     let nodes: Vec<Node> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|e| syntax_error(text, &e))?;
@@ -72,7 +73,10 @@ fn syntax_error(text: &str, error: &serde_saphyr::Error) -> SyntaxError {
     };
     let message = match error {
         serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { depth }, .. } => {
-            format!("nested {depth} levels deep, which is more than a manifest may be")
+            format!(
+                "nested {depth} levels deep; a manifest may be nested at most {} levels deep",
+                apis::bounds::MAX_DEPTH
+            )
         }
         _ => message,
     };
