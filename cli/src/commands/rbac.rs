@@ -17,9 +17,6 @@ pub(crate) fn run() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Rights to write the objects of an API.
-const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
-
 /// The operator's role in the namespaces of jobs, the additions to the built-in roles view, edit and admin, and the role for the queues of
 /// the cluster.
 fn roles(registry: &Registry) -> String {
@@ -45,32 +42,40 @@ fn roles(registry: &Registry) -> String {
     let jobs = || resources.iter().filter(|row| row.kind == Some(Kind::Job)).map(|row| (row, scales(registry, row)));
     text.push_str("---\n# Jobs become part of the built-in roles view, edit and admin.\n");
     text.push_str(&head("trainyard-jobs-view", &["view"]));
-    for (row, scales) in jobs() {
-        let scale = if scales { format!(", {}/scale", row.plural) } else { String::new() };
-        text.push_str(&rule(row, &format!("{0}, {0}/status{scale}", row.plural), &["get", "list", "watch"]));
-    }
+    text.extend(jobs().map(reading));
     text.push_str("---\n# Users who submit write jobs alone.\n");
     text.push_str(&head("trainyard-jobs-edit", &["edit", "admin"]));
-    for (row, scales) in jobs().filter(|(row, _)| row.namespaced && is_submitted(registry, row)) {
-        text.push_str(&rule(row, row.plural, &WRITE));
-        if scales {
-            text.push_str("  # For `kubectl scale`.\n");
-            text.push_str(&rule(row, &format!("{}/scale", row.plural), &["patch", "update"]));
-        }
-    }
-    text.push_str("---\n# Administrators of a namespace write its queues and models too: the operator creates objects outside of it for them.\n");
+    let (submitted, others): (Vec<_>, Vec<_>) = jobs().partition(|(row, _)| is_submitted(registry, row));
+    text.extend(submitted.into_iter().map(writing));
+    let (namespaced, cluster): (Vec<_>, Vec<_>) = others.into_iter().partition(|(row, _)| row.namespaced);
+    text.push_str(
+        "---\n# Administrators of a namespace write its queues and models too: the operator creates objects outside of it for \
+         them.\n",
+    );
     text.push_str(&head("trainyard-jobs-admin", &["admin"]));
-    for (row, _) in jobs().filter(|(row, _)| row.namespaced && !is_submitted(registry, row)) {
-        text.push_str(&rule(row, row.plural, &WRITE));
-    }
+    text.extend(namespaced.into_iter().map(writing));
     text.push_str(
         "---\n# Administrators of the cluster write its queues. No built-in role includes this one: bind it.\n",
     );
     text.push_str(&head("trainyard-jobs-platform-admin", &[]));
-    for (row, _) in jobs().filter(|(row, _)| !row.namespaced) {
-        text.push_str(&rule(row, row.plural, &WRITE));
-    }
+    text.extend(cluster.into_iter().map(writing));
     text
+}
+
+/// Returns the rule for reading the objects of an API with their subresources.
+fn reading((row, scales): (&ServedResource, bool)) -> String {
+    let scale = if scales { format!(", {}/scale", row.plural) } else { String::new() };
+    rule(row, &format!("{0}, {0}/status{scale}", row.plural), &["get", "list", "watch"])
+}
+
+/// Returns the rules for writing the objects of an API, and their scale if its definition has one.
+fn writing((row, scales): (&ServedResource, bool)) -> String {
+    let mut rules = rule(row, row.plural, &["create", "delete", "deletecollection", "patch", "update"]);
+    if scales {
+        rules.push_str("  # For `kubectl scale`.\n");
+        rules.push_str(&rule(row, &format!("{}/scale", row.plural), &["patch", "update"]));
+    }
+    rules
 }
 
 /// Returns true for an API whose objects run pods and leave nothing that a finalizer has to delete.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use apis::bounds::MAX_DEPTH;
 use apis::fields::join;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -50,7 +51,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Document>, SyntaxError> {
         strict_booleans: true,
         with_snippet: false,
         duplicate_keys: DuplicateKeyPolicy::LastWins,
-        budget: serde_saphyr::budget! { max_depth: apis::bounds::MAX_DEPTH },
+        // Each level takes stack of the thread: 100 of them overflow one of 2 MiB.
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
     };
     let nodes: Vec<Node> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|e| syntax_error(text, &e))?;
@@ -73,10 +75,7 @@ fn syntax_error(text: &str, error: &serde_saphyr::Error) -> SyntaxError {
     };
     let message = match error {
         serde_saphyr::Error::Budget { breach: BudgetBreach::Depth { depth }, .. } => {
-            format!(
-                "nested {depth} levels deep; a manifest may be nested at most {} levels deep",
-                apis::bounds::MAX_DEPTH
-            )
+            format!("nested {depth} levels deep; a manifest may be nested at most {MAX_DEPTH} levels deep")
         }
         _ => message,
     };

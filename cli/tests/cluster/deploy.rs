@@ -187,25 +187,24 @@ fn rights_are_spelt_out() {
     }
 }
 
-/// Who may edit a namespace writes jobs, and nothing for which the operator makes objects outside of it.
+/// The role `edit` writes jobs, and no API for which the operator creates objects outside of the namespace.
 #[test]
 fn edit_writes_jobs_alone() {
     let roles = documents(&deploy().join("base/roles.yaml"));
-    let written = |name: &str| -> Vec<String> {
-        let role =
-            roles.iter().find(|role| role["metadata"]["name"] == name).unwrap_or_else(|| panic!("no role {name}"));
-        let rules = role["rules"].as_array().cloned().unwrap_or_default();
-        let resources = rules.iter().flat_map(|rule| rule["resources"].as_array().cloned().unwrap_or_default());
-        resources.filter_map(|resource| resource.as_str().map(str::to_owned)).collect()
+    let role = |name: &str| {
+        roles.iter().find(|role| role["metadata"]["name"] == name).unwrap_or_else(|| panic!("no role {name}"))
+    };
+    let written = |name: &str| -> Vec<&str> {
+        let rules = role(name)["rules"].as_array().into_iter().flatten();
+        let resources = rules.filter_map(|rule| rule["resources"].as_array()).flatten();
+        resources.filter_map(Value::as_str).collect()
     };
     let jobs = ["aitrainingjobs", "elasticjobs", "elasticjobs/scale", "mpijobs", "torchjobs", "torchrunjobs"];
     assert_eq!(written("trainyard-jobs-edit"), jobs);
     assert_eq!(written("trainyard-jobs-admin"), ["jobqueues", "models", "modelversions", "torchrunqueues"]);
     assert_eq!(written("trainyard-jobs-platform-admin"), ["trainingqueues"]);
     let label = |name: &str, to: &str| {
-        let role =
-            roles.iter().find(|role| role["metadata"]["name"] == name).unwrap_or_else(|| panic!("no role {name}"));
-        role["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true"
+        role(name)["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true"
     };
     assert!(label("trainyard-jobs-edit", "edit") && label("trainyard-jobs-admin", "admin"));
     assert!(!label("trainyard-jobs-admin", "edit") && !label("trainyard-jobs-platform-admin", "admin"));

@@ -157,7 +157,7 @@ impl<'a> Asked<'a> {
         let held: Vec<Text> = workers.iter().filter_map(|(_, node)| node.clone().map(or_future)).collect();
         let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
         let gpu_type = queues.gpu_type(&holder.resource);
-        // The number that a job asks for must not size a table: it runs on the GPUs that there are, or goes on with those that it has.
+        // A table of speeds has an entry for each GPU. It ends at the GPUs of the cluster, or at those that the job holds if they are more.
         let held_gpus = u32::try_from(held.len()).unwrap_or(u32::MAX).saturating_mul(holder.width);
         let most = all.saturating_mul(holder.width).min((*gpus).max(held_gpus));
         let speeds = Prior::default().speeds(&[gpu_type], most);
