@@ -196,6 +196,7 @@ fn edit_writes_jobs_alone() {
     };
     let written = |name: &str| -> Vec<&str> {
         let rules = role(name)["rules"].as_array().into_iter().flatten();
+        let rules = rules.filter(|rule| rule["verbs"].as_array().is_some_and(|verbs| verbs.contains(&json!("update"))));
         let resources = rules.filter_map(|rule| rule["resources"].as_array()).flatten();
         resources.filter_map(Value::as_str).collect()
     };
@@ -207,6 +208,13 @@ fn edit_writes_jobs_alone() {
         role(name)["metadata"]["labels"][format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true"
     };
     assert!(label("trainyard-jobs-edit", "edit") && label("trainyard-jobs-admin", "admin"));
+    let first = &role("trainyard-jobs-platform-admin")["rules"][0];
+    assert_eq!(
+        first["resources"],
+        json!(["trainingqueues", "trainingqueues/status"]),
+        "kubectl apply reads them first"
+    );
+    assert_eq!(first["verbs"], json!(["get", "list", "watch"]));
     assert!(!label("trainyard-jobs-admin", "edit") && !label("trainyard-jobs-platform-admin", "admin"));
 }
 
