@@ -10,7 +10,8 @@ use model::{
 };
 use serde_json::{Value, json};
 
-use crate::call::{Resource, Verb};
+use crate::authorization::{ClusterObject, OwnedWrite};
+use crate::call::{ApiError, Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::{self, at};
 use crate::owned::OwnedType;
@@ -195,6 +196,20 @@ pub trait JobApi: Send + Sync {
     /// Returns an error if the manifest holds something no such object can be made of.
     fn owned(&self, _source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
         Err(FieldError::new("kind", object.kind.to_string(), "jobs of this API own no object of this kind"))
+    }
+
+    /// Returns the objects that decide whether the namespace of a job may have an object that the job owns. They are read before each write
+    /// of it, which [`Self::authorize`] then decides. Nothing is decided where there are none.
+    fn authorization_reads(&self, _job: &JobKey, _object: &OwnedRef, _body: &Value) -> Vec<ClusterObject> {
+        Vec::new()
+    }
+
+    /// Decides whether a write of an object that a job owns is sent.
+    ///
+    /// # Errors
+    /// Returns the answer that stands for the API server's if it is not.
+    fn authorize(&self, _write: &OwnedWrite<'_>) -> Result<(), ApiError> {
+        Ok(())
     }
 
     /// Returns what is to be said of the job object's spec, warnings of [`Self::spec_fact`] included.

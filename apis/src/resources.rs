@@ -78,8 +78,8 @@ const CORE: [Core; 8] = [
         name: crate::namespace::TYPE.1,
         plural: "namespaces",
         kind: Some(Kind::Namespace),
-        verbs: &["list", "watch"],
-        reason: "A queue may admit only jobs of namespaces with certain labels.",
+        verbs: &["get", "list", "watch"],
+        reason: "Labels of a namespace say which queues admit its jobs, and which volumes and KAI Queues it may have.",
     },
     Core {
         api_version: "v1",
@@ -213,10 +213,11 @@ impl Registry {
     pub fn resources(&self) -> Vec<ServedResource> {
         let has_coordinator = self.iter().any(|api| api.has_coordinator());
         let has_queues = self.iter().any(|api| api.is_queue());
+        let writes_outside = self.owned_types().any(|owned| !owned.namespaced);
         let is_used = |core: &&Core| match core.kind {
             Some(Kind::Class) => has_coordinator || has_queues,
             Some(Kind::Quota) => has_coordinator,
-            Some(Kind::Namespace) => has_queues,
+            Some(Kind::Namespace) => has_queues || writes_outside,
             Some(Kind::Job | Kind::Pod | Kind::Service | Kind::Node | Kind::Owned | Kind::Foreign) | None => true,
         };
         let core = CORE.iter().filter(is_used).map(|core| {

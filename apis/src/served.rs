@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use settings::{ModelSettings, TorchSettings};
+use settings::ApiSettings;
 
 use crate::aitrainingjob::AiTrainingJob;
 use crate::elasticjob::ElasticJob;
@@ -19,21 +19,23 @@ use crate::trainingqueue::TrainingQueue;
 impl Registry {
     /// Returns the registry of every API that this build serves.
     pub fn all() -> Self {
-        Self::with(TorchSettings::default(), ModelSettings::default())
+        Self::with(ApiSettings::default())
     }
 
     /// Returns the registry of every API that this build serves, with settings of an operator.
-    pub fn with(torch: TorchSettings, models: ModelSettings) -> Self {
+    pub fn with(settings: ApiSettings) -> Self {
+        let ApiSettings { torch, torchrun } = settings;
         let mut registry = Self::default();
         registry.add(Arc::new(AiTrainingJob));
         registry.add(Arc::new(ElasticJob));
-        registry.add(Arc::new(JobQueue));
+        let queue = TorchrunQueue { settings: torchrun };
+        registry.add(Arc::new(JobQueue { successor: queue }));
         registry.add(Arc::new(Model));
-        registry.add(Arc::new(ModelVersion { settings: models }));
+        registry.add(Arc::new(ModelVersion { settings: torch.models.clone() }));
         registry.add(Arc::new(MpiJob));
         registry.add(Arc::new(TorchJob { settings: torch }));
         registry.add(Arc::new(TorchrunJob));
-        registry.add(Arc::new(TorchrunQueue));
+        registry.add(Arc::new(queue));
         registry.add(Arc::new(TrainingQueue));
         registry
     }

@@ -171,7 +171,7 @@ pub(crate) mod refusal {
     /// 404: no such type of object.
     pub(crate) fn not_served(api_version: &str, kind: &str) -> ApiError {
         let message = format!("the server could not find the requested resource (kind {kind:?} of {api_version:?})");
-        error(404, "NotFound", message)
+        error(404, "", message)
     }
 
     /// 409: the name is taken.

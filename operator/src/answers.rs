@@ -34,6 +34,9 @@ impl Operator {
             facts.touch(&key);
             match purpose {
                 Purpose::Command(command) => self.answer(&key, command, answer, facts),
+                Purpose::ReadBefore { command, found, next } => {
+                    self.read_before(&key, &command, (found, next), answer, facts);
+                }
                 Purpose::ReadTaken(command) => self.taken(&key, &object, &command, answer, facts),
                 Purpose::ReadPatched(command) => self.patched(&key, &command, answer, facts),
                 Purpose::ListPage { free, pods, .. } => self.page_listed(&key, free, pods, answer, facts),
@@ -315,7 +318,7 @@ impl Operator {
 
 /// Returns the outcome of a call that failed. Overload, server faults, silence and an expired token (401) leave it unknown; other
 /// codes are rejections.
-fn outcome_of(error: ApiError) -> Outcome {
+pub(crate) fn outcome_of(error: ApiError) -> Outcome {
     match error.code {
         0 | 401 | 408 | 409 | 429 | 500.. => Outcome::Unknown { code: error.code },
         code => Outcome::Refused { code, message: Text::from(error.message) },

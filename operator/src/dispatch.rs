@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use apis::ApiCall;
+use apis::{ApiCall, ApiError};
 use model::{Command, Effect, JobKey, Stamp, Timestamp};
 
+use crate::authorize::Verdict;
 use crate::in_flight::Purpose;
 use crate::operator::Operator;
 
@@ -56,23 +57,36 @@ impl Operator {
                 self.render(key, &command)
             };
             match rendered {
-                Ok(Some(call)) => {
-                    let call = ApiCall { cause, ..call };
-                    calls.push(self.send(key, call, Purpose::Command(command)));
-                }
+                Ok(Some(call)) => match self.authorize(key, &command, &call) {
+                    Verdict::Permitted => {
+                        calls.push(self.send(key, ApiCall { cause, ..call }, Purpose::Command(command)));
+                    }
+                    Verdict::Undecided { found, next } => {
+                        let read = Purpose::ReadBefore { command, found, next };
+                        if let Some(call) = self.render_read(key, &read) {
+                            calls.push(self.send(key, ApiCall { cause, ..call }, read));
+                        }
+                    }
+                    Verdict::Refused(error) => self.reject(key, command, error),
+                },
                 Ok(None) => {}
                 Err(error) => {
-                    // A command that cannot be rendered counts as rejected by the API: users are told, nothing else stops.
-                    let id = self.in_flight.begin(key, Purpose::Command(command));
-                    let invalid = apis::ApiError { code: 422, reason: "Invalid".into(), message: error.to_string() };
-                    self.inbox.answer(id, Err(invalid));
+                    let invalid = ApiError { code: 422, reason: "Invalid".into(), message: error.to_string() };
+                    self.reject(key, command, invalid);
                 }
             }
         }
         if all {
             self.manifests.forget(key);
+            self.reads.remove(key);
         }
         all
+    }
+
+    /// Has a command that is not sent count as rejected by the API: users are told, nothing else stops.
+    fn reject(&mut self, key: &JobKey, command: Command, error: ApiError) {
+        let id = self.in_flight.begin(key, Purpose::Command(command));
+        self.inbox.answer(id, Err(error));
     }
 
     /// Returns up to `limit` of the job's commands without a call in flight, and whether these are all.

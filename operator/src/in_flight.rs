@@ -5,14 +5,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use apis::authorization::{ClusterObject, Found};
 use apis::{CallId, FreeStorage};
-use model::{Command, JobKey, ObjectRef, ResourceVersion};
+use model::{Command, JobKey, ObjectRef, OwnedRef, ResourceVersion};
 
 /// Purpose of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Purpose {
     /// The command itself.
     Command(Command),
+    /// Objects decide whether the command is sent: reads the next one.
+    ReadBefore {
+        /// The command.
+        command: Command,
+        /// Those that were read.
+        found: Found,
+        /// The one to read.
+        next: ClusterObject,
+    },
     /// The name of the object to create is taken: reads the object that holds it.
     ReadTaken(Command),
     /// A pod or an owned object was patched, or stands in a newer version: reads it.
@@ -39,7 +49,10 @@ impl Purpose {
     /// Returns the object that the call is about.
     pub(crate) fn object(&self) -> ObjectRef {
         match self {
-            Self::Command(command) | Self::ReadTaken(command) | Self::ReadPatched(command) => command.object(),
+            Self::Command(command)
+            | Self::ReadBefore { command, .. }
+            | Self::ReadTaken(command)
+            | Self::ReadPatched(command) => command.object(),
             Self::ReadJob { of, .. } => of.clone(),
             Self::ListPage { .. } => ObjectRef::StorageNode,
         }
@@ -83,6 +96,14 @@ impl InFlight {
     /// Returns true if a call about the object is in flight.
     pub(crate) fn contains(&self, job: &JobKey, object: &ObjectRef) -> bool {
         self.objects.get(job).is_some_and(|objects| objects.contains(object))
+    }
+
+    /// Iterates over the objects of a job that are being created or patched.
+    pub(crate) fn written<'a>(&'a self, job: &'a JobKey) -> impl Iterator<Item = &'a OwnedRef> {
+        self.calls.values().filter(move |(of, _)| of == job).filter_map(|(_, purpose)| match purpose {
+            Purpose::Command(Command::CreateOwned { object } | Command::UpdateOwned { object, .. }) => Some(object),
+            _ => None,
+        })
     }
 
     /// Adds a call and returns its number.

@@ -19,6 +19,7 @@
 
 mod announce;
 mod answers;
+mod authorize;
 mod backlog;
 mod dispatch;
 mod error;

@@ -7,6 +7,7 @@ use engine::State;
 use event_log::EventLog;
 use model::{Config, JobKey, Kind, Position, Term, Text, Timestamp};
 
+use crate::authorize::Reads;
 use crate::backlog::Backlog;
 use crate::error::Error;
 use crate::foreign::ForeignPods;
@@ -85,6 +86,8 @@ pub struct Operator {
     pub(crate) needs: Needs,
     pub(crate) foreign: ForeignPods,
     pub(crate) manifests: Manifests,
+    /// What was read before writes.
+    pub(crate) reads: Reads,
     pub(crate) recent_ends: RecentEnds,
     pub(crate) launches: Launches,
     /// Records of the turns since [`Operator::take_steps`].
@@ -118,6 +121,7 @@ impl Operator {
             needs: Needs::default(),
             foreign: ForeignPods::default(),
             manifests: Manifests::default(),
+            reads: Reads::default(),
             recent_ends: RecentEnds::default(),
             launches: Launches::default(),
             steps: Vec::new(),
@@ -243,5 +247,6 @@ impl Operator {
         self.needs.forget(key);
         self.throttle.forget(key);
         self.manifests.forget(key);
+        self.reads.remove(key);
     }
 }

@@ -196,6 +196,9 @@ impl Operator {
         let api = self.registry.api_of(key)?;
         let get = |kind: &str, name: &str| call(Verb::Get, Resource::new("v1", kind), key, name);
         Some(match purpose {
+            Purpose::ReadBefore { next: (resource, name), .. } => {
+                ApiCall { namespace: "".into(), ..call(Verb::Get, resource.clone(), key, name) }
+            }
             Purpose::ReadTaken(Command::CreatePod { slot, .. }) => get("Pod", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateService { slot }) => get("Service", &api.slot_name(key, slot)),
             Purpose::ReadTaken(Command::CreateOwned { object })
@@ -211,7 +214,7 @@ impl Operator {
     }
 
     /// Renders an object that the job owns; `None` when there is nothing to render it from yet.
-    fn render_owned(&mut self, key: &JobKey, object: &OwnedRef) -> Result<Option<Value>, FieldError> {
+    pub(crate) fn render_owned(&mut self, key: &JobKey, object: &OwnedRef) -> Result<Option<Value>, FieldError> {
         let Some(api) = self.registry.api_of(key).cloned() else { return Ok(None) };
         let Some(spec) = self.state.jobs.live(key).and_then(|job| job.spec_of_owned(object)) else { return Ok(None) };
         let Some(input) = self.manifests.input(key, spec) else { return Ok(None) };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use model::{Config, QueueSelector};
 use serde_json::Value;
 
-use crate::{duration, torch};
+use crate::{duration, torch, torchrun};
 
 /// A flag that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +51,7 @@ enum Setting {
     Words(fn(&mut Config) -> &mut Vec<String>),
     /// The name of a rule by which the coordinator serves queues.
     Selector(fn(&mut Config) -> &mut QueueSelector),
-    /// Read by [`crate::torch`], where specs are translated.
+    /// Read by [`crate::ApiSettings`], where specs are translated.
     Translation,
     /// Accepted because command lines of the original operator have it; means nothing to decisions.
     Inert,
@@ -78,6 +78,8 @@ const FLAGS: &[(&str, Setting)] = &[
     (torch::GATES, Setting::Translation),
     (torch::HOST_PORTS, Setting::Translation),
     (torch::BUILDER, Setting::Translation),
+    (torch::STORAGE, Setting::Translation),
+    (torchrun::PARENT_CHECK, Setting::Translation),
     ("master", Setting::Inert),
     ("kubeconfig", Setting::Inert),
     ("run-in-cluster", Setting::Inert),

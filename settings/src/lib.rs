@@ -18,7 +18,33 @@
 pub mod duration;
 pub mod flags;
 pub mod quantity;
+pub mod storage;
 pub mod torch;
+pub mod torchrun;
+
+use std::collections::BTreeMap;
 
 pub use quantity::Quantity;
+use serde_json::Value;
+pub use storage::ModelStorage;
 pub use torch::{ModelSettings, TorchSettings};
+pub use torchrun::TorchrunSettings;
+
+/// Settings of an operator by which objects of the served APIs are translated and written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApiSettings {
+    /// Those of TorchJobs and ModelVersions.
+    pub torch: TorchSettings,
+    /// Those of TorchrunQueues.
+    pub torchrun: TorchrunSettings,
+}
+
+impl ApiSettings {
+    /// Reads the settings that flags ask for; what they leave out has its default. Other flags are passed over.
+    ///
+    /// # Errors
+    /// When a value cannot be read.
+    pub fn read(flags: &BTreeMap<String, Value>) -> Result<Self, flags::Error> {
+        Ok(Self { torch: torch::read(flags)?, torchrun: torchrun::read(flags)? })
+    }
+}

@@ -8,9 +8,10 @@ use model::Text;
 use serde_json::Value;
 
 use crate::flags::{Error, plain, switch};
+use crate::storage::ModelStorage;
 
 /// Settings by which specs of TorchJobs are translated and their pods rendered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TorchSettings {
     /// Gate `DAGScheduling`: types start one after the other.
     pub ordered: bool,
@@ -25,6 +26,8 @@ pub struct TorchSettings {
     pub headless_host_network: bool,
     /// Flag `hostnetwork-port-range`: first port and number of ports for pods on the network of their nodes.
     pub host_ports: (u16, u16),
+    /// Settings of the models that jobs leave behind.
+    pub models: ModelSettings,
 }
 
 impl Default for TorchSettings {
@@ -36,20 +39,23 @@ impl Default for TorchSettings {
             local_master: true,
             headless_host_network: false,
             host_ports: (20_000, 10_000),
+            models: ModelSettings::default(),
         }
     }
 }
 
-/// Settings with which the pods of ModelVersions are rendered.
+/// Settings by which specs of ModelVersions are translated and their pods rendered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelSettings {
     /// Flag `model-image-builder`: image of the pods that build images of models.
     pub builder: Text,
+    /// Flag `model-storage`: storage that specs may name.
+    pub storage: ModelStorage,
 }
 
 impl Default for ModelSettings {
     fn default() -> Self {
-        Self { builder: Text::from("kubedl/kaniko:latest") }
+        Self { builder: Text::from("kubedl/kaniko:latest"), storage: ModelStorage::default() }
     }
 }
 
@@ -61,6 +67,8 @@ pub(crate) const GANG: &str = "enable-gang-scheduling";
 pub(crate) const GATES: &str = "feature-gates";
 /// Flag of [`TorchSettings::host_ports`].
 pub(crate) const HOST_PORTS: &str = "hostnetwork-port-range";
+/// Flag of [`ModelSettings::storage`].
+pub(crate) const STORAGE: &str = "model-storage";
 
 /// Gates without an effect here: least numbers of members need none.
 const INERT: [&str; 1] = ["GangScheduling"];
@@ -84,23 +92,16 @@ pub fn read(flags: &BTreeMap<String, Value>) -> Result<TorchSettings, Error> {
                 settings.host_ports =
                     range(text).ok_or_else(|| bad("range of ports, such as 20000-30000 or 20000+10000"))?;
             }
-            ("feature-gates" | "hostnetwork-port-range", _) => return Err(bad("text")),
+            (BUILDER, value) => {
+                let image = value.as_str().filter(|image| !image.is_empty());
+                settings.models.builder = Text::from(image.ok_or_else(|| bad("name of an image"))?);
+            }
+            (STORAGE, Value::String(text)) => {
+                settings.models.storage = ModelStorage::parse(text).ok_or_else(|| bad(crate::storage::FORM))?;
+            }
+            (GATES | HOST_PORTS | STORAGE, _) => return Err(bad("text")),
             _ => {}
         }
-    }
-    Ok(settings)
-}
-
-/// Reads the settings of ModelVersions in the same way.
-///
-/// # Errors
-/// When a value cannot be read.
-pub fn read_models(flags: &BTreeMap<String, Value>) -> Result<ModelSettings, Error> {
-    let mut settings = ModelSettings::default();
-    for (name, value) in flags.iter().filter(|(name, _)| plain(name) == BUILDER) {
-        let image = value.as_str().filter(|image| !image.is_empty());
-        let bad = || Error::BadValue { name: name.clone(), value: value.to_string(), wanted: "name of an image" };
-        settings.builder = Text::from(image.ok_or_else(bad)?);
     }
     Ok(settings)
 }
@@ -143,31 +144,31 @@ mod tests {
 
     #[test]
     fn every_flag_and_gate_sets_its_own_field() {
-        let usual = TorchSettings::default();
+        let (usual, models) = (TorchSettings::default, ModelSettings::default);
         for (flags, want) in [
-            (json!({"node-grace-period": "1m"}), usual),
-            (json!({"enable_gang-scheduling": false}), TorchSettings { gang: false, ..usual }),
+            (json!({"node-grace-period": "1m"}), usual()),
+            (json!({"enable_gang-scheduling": false}), TorchSettings { gang: false, ..usual() }),
             (
                 json!({"feature-gates": "DAGScheduling=false, JobCoordinator=false"}),
-                TorchSettings { ordered: false, coordinator: false, ..usual },
+                TorchSettings { ordered: false, coordinator: false, ..usual() },
             ),
-            (json!({"feature-gates": "TorchLocalMasterAddr=false"}), TorchSettings { local_master: false, ..usual }),
-            (json!({"feature-gates": "AllAlpha=true"}), TorchSettings { headless_host_network: true, ..usual }),
-            (json!({"hostnetwork-port-range": "100-200"}), TorchSettings { host_ports: (100, 100), ..usual }),
-            (json!({"hostnetwork-port-range": "100+50"}), TorchSettings { host_ports: (100, 50), ..usual }),
+            (json!({"feature-gates": "TorchLocalMasterAddr=false"}), TorchSettings { local_master: false, ..usual() }),
+            (json!({"feature-gates": "AllAlpha=true"}), TorchSettings { headless_host_network: true, ..usual() }),
+            (json!({"hostnetwork-port-range": "100-200"}), TorchSettings { host_ports: (100, 100), ..usual() }),
+            (json!({"hostnetwork-port-range": "100+50"}), TorchSettings { host_ports: (100, 50), ..usual() }),
+            (
+                json!({"model-image-builder": "b:2"}),
+                TorchSettings { models: ModelSettings { builder: "b:2".into(), ..models() }, ..usual() },
+            ),
+            (
+                json!({"model-storage": "none"}),
+                TorchSettings {
+                    models: ModelSettings { storage: ModelStorage::parse("none").unwrap(), ..models() },
+                    ..usual()
+                },
+            ),
         ] {
             assert_eq!(of(flags.clone()), Ok(want), "{flags}");
-        }
-    }
-
-    #[test]
-    fn the_builder_of_images_is_an_image() {
-        let of = |flags: Value| read_models(&serde_json::from_value(flags).unwrap());
-        assert_eq!(of(json!({})).map(|settings| settings.builder), Ok("kubedl/kaniko:latest".into()));
-        assert_eq!(of(json!({"model-image-builder": "b:2"})).map(|settings| settings.builder), Ok("b:2".into()));
-        for wrong in [json!(""), json!(7)] {
-            let error = of(json!({"model-image-builder": wrong})).unwrap_err().to_string();
-            assert!(error.contains("is no name of an image"), "{error}");
         }
     }
 
@@ -179,6 +180,10 @@ mod tests {
             (json!({"feature-gates": true}), "is no text"),
             (json!({"hostnetwork-port-range": "200-100"}), "is no range of ports"),
             (json!({"hostnetwork-port-range": "60000+10000"}), "is no range of ports"),
+            (json!({"model-image-builder": ""}), "is no name of an image"),
+            (json!({"model-image-builder": 7}), "is no name of an image"),
+            (json!({"model-storage": "data"}), "\"data\" is no list of"),
+            (json!({"model-storage": 7}), "is no text"),
         ] {
             let error = of(flags).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -212,8 +212,7 @@ fn translate_by_flags(simulation: &mut Simulation, scenario: &Scenario) -> Resul
 
 /// Returns every API with the settings that a scenario's flags name.
 fn registry(scenario: &Scenario) -> Result<apis::Registry, Error> {
-    let (torch, models) = (settings::torch::read(&scenario.flags)?, settings::torch::read_models(&scenario.flags)?);
-    Ok(apis::Registry::with(torch, models))
+    Ok(apis::Registry::with(settings::ApiSettings::read(&scenario.flags)?))
 }
 
 fn run_in<G: ClusterBackend>(

@@ -1,14 +1,15 @@
 //! JobQueue (`torchrun.ai/v1alpha1`): what the first generation of the torchrun controller called a [`TorchrunQueue`].
 //!
 //! It is the same object under another kind: everything but the names is that kind's. A cluster that never had one needs no definition of
-//! it. Tests: at the end, and the scenarios of TorchrunQueue.
+//! it. Tests: at the end, and the scenarios of self.successor.
 
 use model::fact::Adopted;
 use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::api::{JobApi, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::authorization::{ClusterObject, OwnedWrite};
+use crate::call::{ApiError, Resource, Verb};
 use crate::fields::{Finding, Findings};
 use crate::owned::OwnedType;
 use crate::selector::Selector;
@@ -21,7 +22,10 @@ pub const PLURAL: &str = "jobqueues";
 
 /// The JobQueue API.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct JobQueue;
+pub struct JobQueue {
+    /// The API of its present kind, with the settings of that.
+    pub successor: TorchrunQueue,
+}
 
 impl JobApi for JobQueue {
     fn resource(&self) -> Resource {
@@ -37,36 +41,44 @@ impl JobApi for JobQueue {
     }
 
     fn writes(&self) -> &'static [Verb] {
-        TorchrunQueue.writes()
+        self.successor.writes()
     }
 
     fn selector(&self) -> Selector {
-        TorchrunQueue.selector()
+        self.successor.selector()
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
-        TorchrunQueue.job_fact(object)
+        self.successor.job_fact(object)
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        TorchrunQueue.spec_fact(object)
+        self.successor.spec_fact(object)
     }
 
     fn finalizer(&self) -> Option<&'static str> {
-        TorchrunQueue.finalizer()
+        self.successor.finalizer()
     }
 
     fn owned_types(&self) -> &'static [OwnedType] {
-        TorchrunQueue.owned_types()
+        self.successor.owned_types()
     }
 
     fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        TorchrunQueue.owned(source, job, object)
+        self.successor.owned(source, job, object)
+    }
+
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Vec<ClusterObject> {
+        self.successor.authorization_reads(job, object, body)
+    }
+
+    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
+        self.successor.authorize(write)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
         let mut findings = Findings::default();
-        findings.merge(TorchrunQueue.findings(object));
+        findings.merge(self.successor.findings(object));
         let problem =
             format!("is called {SUCCESSOR} now; a cluster serves it where its definition is installed as well");
         findings.warn("kind", object.get("kind"), problem);
@@ -74,15 +86,15 @@ impl JobApi for JobQueue {
     }
 
     fn adopt(&self, object: &Value) -> Adopted {
-        TorchrunQueue.adopt(object)
+        self.successor.adopt(object)
     }
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        TorchrunQueue.status(key, job)
+        self.successor.status(key, job)
     }
 
     fn phase_word(&self, phase: Phase) -> &'static str {
-        TorchrunQueue.phase_word(phase)
+        self.successor.phase_word(phase)
     }
 
     fn crd(&self) -> Value {
@@ -90,7 +102,7 @@ impl JobApi for JobQueue {
     }
 
     fn event_component(&self) -> &'static str {
-        TorchrunQueue.event_component()
+        self.successor.event_component()
     }
 }
 
@@ -109,18 +121,22 @@ mod tests {
 
     #[test]
     fn it_is_a_torchrunqueue_by_another_name() {
-        assert_eq!(JobQueue.spec_fact(&queue()), TorchrunQueue.spec_fact(&queue()));
-        assert_eq!(errors(&JobQueue, &json!({"metadata": {"name": "q"}})), ["spec: must be an object (missing)"]);
-        let found: Vec<String> = JobQueue.findings(&queue()).iter().map(|finding| finding.field.to_string()).collect();
+        assert_eq!(JobQueue::default().spec_fact(&queue()), TorchrunQueue::default().spec_fact(&queue()));
+        assert_eq!(
+            errors(&JobQueue::default(), &json!({"metadata": {"name": "q"}})),
+            ["spec: must be an object (missing)"]
+        );
+        let found: Vec<String> =
+            JobQueue::default().findings(&queue()).iter().map(|finding| finding.field.to_string()).collect();
         let want = "kind: is called TorchrunQueue now; a cluster serves it where its definition is installed as well (\"JobQueue\")";
         assert_eq!(found, [want]);
     }
 
     #[test]
     fn the_definition_differs_in_its_names_alone() {
-        let (mut own, successor) = (JobQueue.crd(), TorchrunQueue.crd());
-        check_structure(&schema(&JobQueue), "$");
-        check_described(&schema(&JobQueue), "$");
+        let (mut own, successor) = (JobQueue::default().crd(), TorchrunQueue::default().crd());
+        check_structure(&schema(&JobQueue::default()), "$");
+        check_described(&schema(&JobQueue::default()), "$");
         assert_eq!(own["metadata"]["name"], json!("jobqueues.torchrun.ai"));
         assert_eq!(own["spec"]["names"]["shortNames"], Value::Null, "both definitions cannot have one");
         own["metadata"]["name"] = successor["metadata"]["name"].clone();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::fact::{Adopted, Milestone};
 use model::{CauseKind, Decision, Mirror, Phase, Text};
 use serde_json::Value;
+use settings::ModelSettings;
 
 use super::spec;
 use super::words::phase_of;
@@ -24,9 +25,9 @@ pub(super) fn adopt(object: &Value) -> Adopted {
     let mirror = known.unwrap_or_else(|| {
         let stamp = mirror_stamp(object);
         let kind = if phase == Phase::Succeeded { CauseKind::Completed } else { CauseKind::PodFailed };
-        let decision = phase
-            .is_terminal()
-            .then(|| adopt::ending(phase, kind, &milestones, spec::fact(object, &Needed::new(), "")));
+        let decision = phase.is_terminal().then(|| {
+            adopt::ending(phase, kind, &milestones, spec::fact(object, &Needed::new(), &ModelSettings::default()))
+        });
         Mirror { stamp, phase, decision, ..Mirror::default() }
     });
     let ends = matches!(mirror.decision, Some(Decision::End { .. }));

@@ -1,12 +1,13 @@
 //! ModelVersion (`model.distributed.io/v1alpha1`): a trained model and the image that is built of it, as torch-on-k8s served it.
 //!
 //! To the engine a version is a job of one pod, which owns the volume that the pod builds from. `spec` and `storage` read the object,
-//! `objects` renders from it, `status` and `adopt` write and read its status, `crd` is its schema, `words` its vocabulary. Nothing
+//! `objects` renders from it, `security` decides whether the volume is created, `status` and `adopt` write and read its status, `crd` is its schema, `words` its vocabulary. Nothing
 //! here decides anything about a build. Tests: `tests.rs`.
 
 mod adopt;
 mod crd;
 mod objects;
+mod security;
 mod spec;
 mod status;
 pub(crate) mod storage;
@@ -21,7 +22,8 @@ use serde_json::Value;
 use settings::ModelSettings;
 
 use crate::api::{JobApi, Needed, PodSlot, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::authorization::{self, ClusterObject, OwnedWrite};
+use crate::call::{ApiError, Resource, Verb};
 use crate::fields::Finding;
 use crate::models;
 use crate::objects::{annotation, at, finalized_job_fact, label, list_at, name, text_at};
@@ -35,7 +37,7 @@ pub use words::{API_VERSION, KIND};
 /// The ModelVersion API.
 #[derive(Debug, Clone, Default)]
 pub struct ModelVersion {
-    /// Settings that its pods are rendered with.
+    /// Settings that its specs are translated and its pods rendered with.
     pub settings: ModelSettings,
 }
 
@@ -91,7 +93,7 @@ impl JobApi for ModelVersion {
     }
 
     fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
-        spec::fact(object, needed, &self.settings.builder)
+        spec::fact(object, needed, &self.settings)
     }
 
     fn finalizer(&self) -> Option<&'static str> {
@@ -106,8 +108,17 @@ impl JobApi for ModelVersion {
         objects::owned(source, job, object)
     }
 
+    /// A volume is of storage outside of the namespace.
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, _body: &Value) -> Vec<ClusterObject> {
+        if *object == words::VOLUME.named(&object.name) { vec![authorization::namespace_of(job)] } else { Vec::new() }
+    }
+
+    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
+        security::authorize(write)
+    }
+
     fn findings(&self, object: &Value) -> Vec<Finding> {
-        spec::findings(object)
+        spec::findings(object, &self.settings)
     }
 
     fn adopt(&self, object: &Value) -> Adopted {

@@ -7,6 +7,7 @@ use model::{
     RestartScope, Retryable, Running, SpecFact, Text, Timestamp, When,
 };
 use serde_json::{Value, json};
+use settings::ModelSettings;
 
 use super::crd::spec_schema;
 use super::storage::{Place, Storage};
@@ -23,8 +24,8 @@ use crate::{replicas, schema};
 const DOCKERFILE: &str = "dockerfile";
 
 /// Reads the spec of an object, given its model where that is there.
-pub(super) fn fact(object: &Value, needed: &Needed, builder: &str) -> SpecFact {
-    let (found, findings) = examine(object, needed, builder);
+pub(super) fn fact(object: &Value, needed: &Needed, settings: &ModelSettings) -> SpecFact {
+    let (found, findings) = examine(object, needed, settings);
     let (errors, warnings) = findings.into_errors_and_warnings();
     let accepted = found.filter(|_| errors.is_empty());
     let notes = accepted.as_ref().map(|(_, manifest)| Box::new(noted(object, manifest)));
@@ -36,8 +37,8 @@ pub(super) fn fact(object: &Value, needed: &Needed, builder: &str) -> SpecFact {
 }
 
 /// Returns everything that is to be said of the spec of an object.
-pub(super) fn findings(object: &Value) -> Vec<Finding> {
-    examine(object, &Needed::new(), "").1.into_list()
+pub(super) fn findings(object: &Value, settings: &ModelSettings) -> Vec<Finding> {
+    examine(object, &Needed::new(), settings).1.into_list()
 }
 
 /// Returns the model that an object is a version of.
@@ -45,14 +46,19 @@ pub(super) fn model_of(object: &Value) -> Option<&str> {
     text_at(object, &["spec", "modelName"]).filter(|name| !name.is_empty())
 }
 
-fn examine(object: &Value, needed: &Needed, builder: &str) -> (Option<(JobSpec, Value)>, Findings) {
+fn examine(object: &Value, needed: &Needed, settings: &ModelSettings) -> (Option<(JobSpec, Value)>, Findings) {
     let mut findings = Findings::default();
-    let found = read(object, needed, builder, &mut findings);
+    let found = read(object, needed, settings, &mut findings);
     findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
     (found, findings)
 }
 
-fn read(object: &Value, needed: &Needed, builder: &str, findings: &mut Findings) -> Option<(JobSpec, Value)> {
+fn read(
+    object: &Value,
+    needed: &Needed,
+    settings: &ModelSettings,
+    findings: &mut Findings,
+) -> Option<(JobSpec, Value)> {
     replicas::job_name(object, findings);
     let spec = object.get("spec");
     let Some(spec) = spec.filter(|spec| spec.is_object()) else {
@@ -66,7 +72,7 @@ fn read(object: &Value, needed: &Needed, builder: &str, findings: &mut Findings)
     }
     let repository = findings.required_text(spec, "spec", "imageRepo");
     let tag = findings.text(spec, "spec", "imageTag").filter(|tag| !tag.is_empty());
-    let place = match Storage::read(spec, "spec", false, findings) {
+    let place = match Storage::read(spec, "spec", false, &settings.storage, findings) {
         Storage::At(place, _) => Some(place),
         Storage::Wrong => None,
         Storage::Absent => {
@@ -90,7 +96,7 @@ fn read(object: &Value, needed: &Needed, builder: &str, findings: &mut Findings)
     let uid = uid(object).ok();
     let tag = tag.unwrap_or_else(|| first_five(uid.as_ref().map_or("", |uid| &uid.0)));
     let pod = pod_name(model, tag);
-    let manifest = manifest(object, needed, builder, (model, &format!("{repository}:{tag}"), &pod, place));
+    let manifest = manifest(object, needed, &settings.builder, (model, &format!("{repository}:{tag}"), &pod, place));
     Some((job_spec(model, &pod, &manifest), manifest))
 }
 

@@ -3,6 +3,7 @@
 //! Must not render volumes. Tests: `tests.rs`, `torchjob/tests/pods.rs`.
 
 use serde_json::Value;
+use settings::ModelStorage;
 
 use crate::fields::{Findings, join};
 
@@ -25,6 +26,16 @@ pub(crate) enum Place<'a> {
     },
 }
 
+impl Place<'_> {
+    /// Returns true if it lies in storage that models may name.
+    fn is_in(&self, allowed: &ModelStorage) -> bool {
+        match *self {
+            Self::Nfs { server, path } => allowed.allows_nfs(server, path),
+            Self::Local { node, path } => allowed.allows_local(node, path),
+        }
+    }
+}
+
 /// Storage as a spec names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Storage<'a> {
@@ -37,8 +48,15 @@ pub(crate) enum Storage<'a> {
 }
 
 impl<'a> Storage<'a> {
-    /// Reads `storage` of the spec of a version, which stands at `base`. The path inside containers must be there if they are to have it.
-    pub(crate) fn read(spec: &'a Value, base: &str, is_mounted: bool, findings: &mut Findings) -> Self {
+    /// Reads `storage` of the spec of a version, which stands at `base`, where only some storage is allowed. The path inside containers must be
+    /// there if they are to have it.
+    pub(crate) fn read(
+        spec: &'a Value,
+        base: &str,
+        is_mounted: bool,
+        allowed: &ModelStorage,
+        findings: &mut Findings,
+    ) -> Self {
         let path = join(base, "storage");
         let Some(storage) = spec.get("storage").filter(|storage| !storage.is_null()) else { return Self::Absent };
         if findings.object(spec, base, "storage").is_none() {
@@ -64,6 +82,19 @@ impl<'a> Storage<'a> {
             let node = findings.text(of, &base, "nodeName").filter(|name| !name.is_empty());
             directory.map(|path| Place::Local { node, path })
         };
+        if let Some(place) = place.filter(|place| !place.is_in(allowed)) {
+            let problem = match place {
+                Place::Nfs { server, .. } => format!("model-storage of the operator allows no such path of {server}"),
+                Place::Local { node: Some(node), .. } => {
+                    format!("model-storage of the operator allows no such path of node {node}")
+                }
+                Place::Local { node: None, .. } => {
+                    "model-storage of the operator allows no such path of a node".to_owned()
+                }
+            };
+            findings.error(join(&base, "path"), of.get("path"), problem);
+            return Self::Wrong;
+        }
         match place {
             Some(place) if mount.is_some() || !is_mounted => Self::At(place, mount),
             Some(_) | None => Self::Wrong,

@@ -124,7 +124,7 @@ fn volumes_lead_to_the_storage() {
 
 #[test]
 fn the_pod_builds_the_image() {
-    let builder = ModelVersion { settings: ModelSettings { builder: "b:2".into() } };
+    let builder = ModelVersion { settings: ModelSettings { builder: "b:2".into(), ..ModelSettings::default() } };
     let pod = render(&builder, &version(), &slot(POD, 0), 1, 0);
     assert_eq!(pod["metadata"]["name"], json!(POD));
     assert_eq!(builder.slot_of(&pod), Some(slot(POD, 0)));

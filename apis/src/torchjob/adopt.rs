@@ -17,7 +17,7 @@ use crate::objects::{at, mirror, mirror_stamp};
 use crate::replicas::count_of;
 
 /// Reads the state of a job back from its object.
-pub(super) fn adopt(object: &Value, settings: TorchSettings) -> Adopted {
+pub(super) fn adopt(object: &Value, settings: &TorchSettings) -> Adopted {
     let mut milestones = milestones(object);
     let mirror = mirror(object);
     let mirror = mirror.unwrap_or_else(|| without_mirror(object, settings, &mut milestones));
@@ -36,7 +36,7 @@ fn finals(object: &Value) -> BTreeMap<Text, (u32, u32)> {
 }
 
 /// Returns the mirror that the original operator would have written, and corrects the milestones of its status.
-fn without_mirror(object: &Value, settings: TorchSettings, milestones: &mut Vec<Milestone>) -> Mirror {
+fn without_mirror(object: &Value, settings: &TorchSettings, milestones: &mut Vec<Milestone>) -> Mirror {
     let phase = milestones.last().map(|last| last.phase).unwrap_or_default();
     let stamp = mirror_stamp(object);
     let scaling = autoscaler::adopt(object);

@@ -49,7 +49,7 @@ use crate::series::Series;
 pub use words::{API_VERSION, GROUP, KIND};
 
 /// The TorchJob API.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct TorchJob {
     /// Settings that its specs are translated with.
     pub settings: TorchSettings,
@@ -83,15 +83,15 @@ impl JobApi for TorchJob {
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        spec::fact(object, self.settings)
+        spec::fact(object, &self.settings)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
-        spec::findings(object, self.settings)
+        spec::findings(object, &self.settings)
     }
 
     fn adopt(&self, object: &Value) -> Adopted {
-        adopt::adopt(object, self.settings)
+        adopt::adopt(object, &self.settings)
     }
 
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
@@ -170,7 +170,7 @@ impl JobApi for TorchJob {
     }
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(*self, key, job)
+        status::status(self, key, job)
     }
 
     fn phase_word(&self, phase: Phase) -> &'static str {

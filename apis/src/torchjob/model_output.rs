@@ -6,6 +6,7 @@
 use engine::Job;
 use model::{Awaits, Keep, OwnedRef, OwnedSpec, SlotId, Text, When};
 use serde_json::{Value, json};
+use settings::ModelStorage;
 
 use super::words::Task;
 use crate::api::RenderInput;
@@ -21,7 +22,7 @@ const NODE: [&str; 3] = ["storage", "localStorage", "nodeName"];
 
 /// Returns where the volume is mounted, and the volume without its name; `None` where no storage is named. With it, true for local
 /// storage without a node.
-pub(super) fn read(spec: &Value, findings: &mut Findings) -> (Option<Value>, bool) {
+pub(super) fn read(spec: &Value, allowed: &ModelStorage, findings: &mut Findings) -> (Option<Value>, bool) {
     if findings.object(spec, "spec", "modelVersion").is_none() {
         return (None, false);
     }
@@ -36,7 +37,7 @@ pub(super) fn read(spec: &Value, findings: &mut Findings) -> (Option<Value>, boo
             );
         }
     }
-    match Storage::read(version, PATH, true, findings) {
+    match Storage::read(version, PATH, true, allowed, findings) {
         Storage::At(Place::Nfs { server, path }, mount) => {
             (Some(json!({"mountPath": mount, "volume": {"nfs": {"server": server, "path": path}}})), false)
         }

@@ -33,7 +33,7 @@ const RETRYABLE_CODES: [i32; 4] = [130, 137, 138, 143];
 const RETRYABLE_REASONS: [&str; 4] = ["Evicted", "Killed", "OOMKilled", "UnexpectedAdmissionError"];
 
 /// Reads the spec of a job object.
-pub(super) fn fact(object: &Value, settings: TorchSettings) -> SpecFact {
+pub(super) fn fact(object: &Value, settings: &TorchSettings) -> SpecFact {
     let (found, findings) = examine(object, settings);
     let has_errors = findings.has_errors();
     let (errors, warnings) = findings.into_errors_and_warnings();
@@ -47,18 +47,18 @@ pub(super) fn fact(object: &Value, settings: TorchSettings) -> SpecFact {
 }
 
 /// Returns everything that is to be said of the spec of a job object.
-pub(super) fn findings(object: &Value, settings: TorchSettings) -> Vec<Finding> {
+pub(super) fn findings(object: &Value, settings: &TorchSettings) -> Vec<Finding> {
     examine(object, settings).1.into_list()
 }
 
-fn examine(object: &Value, settings: TorchSettings) -> (Option<(JobSpec, Value)>, Findings) {
+fn examine(object: &Value, settings: &TorchSettings) -> (Option<(JobSpec, Value)>, Findings) {
     let mut findings = Findings::default();
     let found = read(object, settings, &mut findings);
     findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
     (found, findings)
 }
 
-fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Option<(JobSpec, Value)> {
+fn read(object: &Value, settings: &TorchSettings, findings: &mut Findings) -> Option<(JobSpec, Value)> {
     let spec = object.get("spec");
     let Some(spec) = spec.filter(|spec| spec.is_object()) else {
         findings.error("spec", spec, "must be an object with torchTaskSpecs");
@@ -75,7 +75,7 @@ fn read(object: &Value, settings: TorchSettings, findings: &mut Findings) -> Opt
     if args.is_some() {
         tasks::check_commands(&tasks, findings);
     }
-    let (model, seeks_node) = model_output::read(spec, findings);
+    let (model, seeks_node) = model_output::read(spec, &settings.models.storage, findings);
     let notes = elastic::read(object, findings);
     let groups = tasks::groups(object, &tasks, args.is_some(), &notes, settings);
     let is_elastic = notes.elastic.is_some();
@@ -171,7 +171,7 @@ fn manifest(
     tasks: &[TaskSpec<'_>],
     (args, model, is_elastic): (Option<Vec<Value>>, Option<Value>, bool),
     run: &RunPolicy<'_>,
-    settings: TorchSettings,
+    settings: &TorchSettings,
 ) -> Value {
     let master = tasks.iter().find(|task| task.task == Task::Master);
     let (key, host) = NETWORK_MODE;

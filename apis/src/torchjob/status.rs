@@ -14,9 +14,9 @@ use crate::remarks;
 use crate::summary;
 
 /// Renders the whole `status` of a job.
-pub(super) fn status(api: TorchJob, key: &JobKey, job: &Job) -> Value {
+pub(super) fn status(api: &TorchJob, key: &JobKey, job: &Job) -> Value {
     let mut status = Map::new();
-    let mut all: Vec<Value> = remarks::of(&api, key, job).iter().map(|remark| of_remark(remark, "Job")).collect();
+    let mut all: Vec<Value> = remarks::of(api, key, job).iter().map(|remark| of_remark(remark, "Job")).collect();
     all.extend(conditions::render(&job.milestones));
     status.insert("conditions".to_owned(), Value::Array(all));
     status.insert("taskStatuses".to_owned(), Value::Object(task_statuses(job)));

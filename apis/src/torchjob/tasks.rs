@@ -221,7 +221,7 @@ pub(super) fn groups(
     tasks: &[TaskSpec<'_>],
     is_torch_elastic: bool,
     notes: &Noted,
-    settings: TorchSettings,
+    settings: &TorchSettings,
 ) -> Vec<GroupSpec> {
     let has = |task: Task| tasks.iter().any(|each| each.task == task);
     let (key, ready) = AIMASTER_READY;

@@ -3,11 +3,12 @@
 //! To the engine a queue is a job without groups. It owns the KAI Queue, the claim of its datasets and the objects of its templates,
 //! and its finalizer waits while jobs need it. `settings`, `storage` and `templates` read the object, also for the jobs; `spec` and
 //! `objects` make a job of it; `status` and `adopt` write and read its status; `crd` is its schema, `schemas` the parts that jobs
-//! have as well. Tests: `tests.rs`.
+//! have as well; `parent` decides whether a KAI Queue is written. Tests: `tests.rs`.
 
 mod adopt;
 mod crd;
 mod objects;
+mod parent;
 pub(crate) mod schemas;
 pub(crate) mod settings;
 mod spec;
@@ -19,12 +20,14 @@ pub(crate) mod words;
 #[cfg(test)]
 mod tests;
 
+use ::settings::TorchrunSettings;
 use model::fact::Adopted;
 use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::api::{JobApi, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::authorization::{ClusterObject, OwnedWrite};
+use crate::call::{ApiError, Resource, Verb};
 use crate::fields::{Finding, Findings};
 use crate::objects::finalized_job_fact;
 use crate::owned::{CLAIM, CONFIG_MAP, OwnedType, SERVICE};
@@ -36,7 +39,10 @@ pub use words::{API_VERSION, KIND};
 
 /// The TorchrunQueue API.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct TorchrunQueue;
+pub struct TorchrunQueue {
+    /// Settings that its objects are written with.
+    pub settings: TorchrunSettings,
+}
 
 impl JobApi for TorchrunQueue {
     fn resource(&self) -> Resource {
@@ -76,6 +82,16 @@ impl JobApi for TorchrunQueue {
         objects::owned(source, object)
     }
 
+    /// A KAI Queue takes from what its parent has.
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Vec<ClusterObject> {
+        let is_checked = self.settings.checks_parents && *object == words::KAI_QUEUE.named(&object.name);
+        if is_checked { parent::reads(job, object, body) } else { Vec::new() }
+    }
+
+    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
+        parent::authorize(write)
+    }
+
     fn findings(&self, object: &Value) -> Vec<Finding> {
         spec::TRANSLATION.findings(object)
     }
@@ -85,7 +101,7 @@ impl JobApi for TorchrunQueue {
     }
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(key, job)
+        status::status(self, key, job)
     }
 
     fn phase_word(&self, phase: Phase) -> &'static str {

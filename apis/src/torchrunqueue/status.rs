@@ -21,7 +21,7 @@ const NOT_INSTALLED: &str = "KaiNotInstalled";
 const NOT_CONFIGURED: &str = "KaiNotConfigured";
 
 /// Renders the whole `status` of a queue.
-pub(super) fn status(key: &JobKey, job: &Job) -> Value {
+pub(super) fn status(api: &TorchrunQueue, key: &JobKey, job: &Job) -> Value {
     let mut status = Map::new();
     if job.phase != Phase::New {
         status.insert("phase".to_owned(), json!(phase_word(job.phase)));
@@ -45,17 +45,17 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
         let statuses = objects.iter().map(|object| object_status(job, object));
         status.insert("resourceStatuses".to_owned(), Value::Array(statuses.collect()));
     }
-    status.insert("conditions".to_owned(), Value::Array(conditions(key, job)));
+    status.insert("conditions".to_owned(), Value::Array(conditions(api, key, job)));
     status.insert(MIRROR.to_owned(), engine::wire::mirror_value(&job.mirror()));
     Value::Object(status)
 }
 
 /// Remarks first, then the three conditions of every queue, then why a deleted one waits.
-fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
+fn conditions(api: &TorchrunQueue, key: &JobKey, job: &Job) -> Vec<Value> {
     let (is_ready, reason, message) = kai(job);
     // A cluster without KAI is none of the queue's troubles.
     let is_known = reason == NOT_INSTALLED && job.refusals().count() == 1 && job.quarantine.is_none();
-    let remarks = remarks::of(&TorchrunQueue, key, job);
+    let remarks = remarks::of(api, key, job);
     let shown = remarks.iter().filter(|remark| !is_known || remark.kind != remarks::DEGRADED);
     let mut conditions: Vec<Value> = shown.map(|remark| of_remark(remark, "")).collect();
     let mut add = |kind: &str, current: bool, reason: &str, message: &str| {
@@ -94,9 +94,11 @@ fn kai(job: &Job) -> (bool, &'static str, String) {
         return (true, "QueueExists", String::new());
     }
     match last_outcome(job, object) {
-        Some(Outcome::Taken { .. }) => {
-            (false, "QueueConflict", format!("KAI Queue {} belongs to something else", object.name))
-        }
+        Some(Outcome::Taken { .. }) => (
+            false,
+            "QueueConflict",
+            format!("KAI Queue {} belongs to something else; it is used as it is", object.name),
+        ),
         Some(Outcome::Refused { code: 404, .. }) => {
             (false, NOT_INSTALLED, "this cluster has no KAI Queues; jobs need scheduling.scheduler".to_owned())
         }

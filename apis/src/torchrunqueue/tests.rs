@@ -25,7 +25,7 @@ fn objects_of_templates_are_named_and_labelled_by_the_queue() {
         {"name": "settings", "template": template("ConfigMap")}
     ]);
     let object = edited(queue(), &[("/spec/resources", resources)]);
-    let spec = TorchrunQueue.spec_fact(&object).spec.unwrap();
+    let spec = TorchrunQueue::default().spec_fact(&object).spec.unwrap();
     let owned: Vec<String> =
         spec.owned.iter().map(|o| format!("{} {:?} {}", o.object, o.keep, o.digest.is_some())).collect();
     let want =
@@ -40,11 +40,11 @@ fn objects_of_templates_are_named_and_labelled_by_the_queue() {
 
 #[test]
 fn the_definition_is_structural_and_described() {
-    let schema = schema(&TorchrunQueue);
+    let schema = schema(&TorchrunQueue::default());
     check_structure(&schema, "$");
     check_described(&schema, "$");
-    assert_eq!(columns(&TorchrunQueue), ["Queue", "Phase", "Pending", "Running", "GPUs", "Age"]);
-    assert_eq!(TorchrunQueue.crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
+    assert_eq!(columns(&TorchrunQueue::default()), ["Queue", "Phase", "Pending", "Running", "GPUs", "Age"]);
+    assert_eq!(TorchrunQueue::default().crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
     let edits = [
         ("/spec/novel", json!(1)),
         ("/spec/queue/novel", json!(1)),
@@ -115,7 +115,7 @@ fn mistakes_name_their_fields() {
             "spec.resources[1].name: another object of this queue is Service q-a (\"a\")",
         ),
     ] {
-        assert_eq!(errors(&TorchrunQueue, &edited(queue(), &edits)), [want]);
+        assert_eq!(errors(&TorchrunQueue::default(), &edited(queue(), &edits)), [want]);
     }
 }
 
@@ -125,15 +125,15 @@ fn what_has_no_effect_is_said() {
     let want = [
         "spec.resources[0].template.kind: objects of this kind are not created: apply it beside the queue (\"Secret\")",
     ];
-    assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &[("/spec/resources", secret)])), want);
+    assert_eq!(warnings(&TorchrunQueue::default(), &edited(queue(), &[("/spec/resources", secret)])), want);
     let small = [("/spec/queue/resources", json!({"cpu": {"limit": 512}}))];
-    assert_eq!(warnings(&TorchrunQueue, &edited(queue(), &small)).len(), 1);
+    assert_eq!(warnings(&TorchrunQueue::default(), &edited(queue(), &small)).len(), 1);
 }
 
 #[test]
 fn a_queue_without_an_image_is_valid_and_starts_no_job() {
     let bare = edited(queue(), &[("/spec/podTemplate", Value::Null)]);
-    assert_eq!(errors(&TorchrunQueue, &bare), [""; 0]);
+    assert_eq!(errors(&TorchrunQueue::default(), &bare), [""; 0]);
     assert!(usable(&bare).unwrap_err().contains("podTemplate"));
     assert!(usable(&edited(bare, &[("/spec/image", json!("i"))])).is_ok());
 }
@@ -141,10 +141,13 @@ fn a_queue_without_an_image_is_valid_and_starts_no_job() {
 #[test]
 fn a_queue_without_a_kai_queue_is_good_and_owns_none() {
     let without = edited(queue(), &[("/spec/queue", Value::Null)]);
-    assert_eq!((errors(&TorchrunQueue, &without), warnings(&TorchrunQueue, &without)), (vec![], vec![]));
-    assert_eq!(TorchrunQueue.spec_fact(&without).spec.unwrap().owned, []);
-    let (key, held) = job(&TorchrunQueue, &without);
-    let status = TorchrunQueue.status(&key, &held);
+    assert_eq!(
+        (errors(&TorchrunQueue::default(), &without), warnings(&TorchrunQueue::default(), &without)),
+        (vec![], vec![])
+    );
+    assert_eq!(TorchrunQueue::default().spec_fact(&without).spec.unwrap().owned, []);
+    let (key, held) = job(&TorchrunQueue::default(), &without);
+    let status = TorchrunQueue::default().status(&key, &held);
     let conditions = status["conditions"].as_array().unwrap().iter();
     let shown: Vec<_> =
         conditions.map(|one| (one["type"].clone(), one["status"].clone(), one["reason"].clone())).collect();
@@ -159,18 +162,18 @@ fn a_queue_without_a_kai_queue_is_good_and_owns_none() {
         (("/spec/parentKaiQueue", json!("root")), "spec.parentKaiQueue: "),
         (("/spec/scheduling", json!({"scheduler": "kai-scheduler"})), "spec.scheduling.scheduler: "),
     ] {
-        let found = warnings(&TorchrunQueue, &edited(without.clone(), &[edit]));
+        let found = warnings(&TorchrunQueue::default(), &edited(without.clone(), &[edit]));
         assert!(matches!(found.as_slice(), [only] if only.starts_with(want)), "{want} {found:?}");
     }
 }
 
 #[test]
 fn a_status_is_read_back_as_it_was_written() {
-    let (key, mut held) = job(&TorchrunQueue, &queue());
+    let (key, mut held) = job(&TorchrunQueue::default(), &queue());
     held.phase = model::Phase::Terminating;
     held.milestones.push_back(crate::testing::milestone(model::Phase::Terminating, 60, "why"));
-    let status = TorchrunQueue.status(&key, &held);
-    let adopted = TorchrunQueue.adopt(&edited(queue(), &[("/status", status)]));
+    let status = TorchrunQueue::default().status(&key, &held);
+    let adopted = TorchrunQueue::default().adopt(&edited(queue(), &[("/status", status)]));
     assert_eq!(adopted.milestones, Vec::from(held.milestones.clone()));
     assert_eq!(adopted.mirror, held.mirror());
 }

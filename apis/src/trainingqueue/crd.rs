@@ -6,8 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::spec::{ORDERS, PLACEMENTS, RECLAIM, WITHIN};
-use super::{KIND, PLURAL};
-use super::{namespaces, nodes};
+use super::{KIND, PLURAL, nodes};
 use crate::crd::{Names, UnknownFields, Version, column, condition, definition, field, object, one_of, status};
 
 /// Returns the definition.
@@ -81,7 +80,7 @@ fn strict_spec() -> Value {
     object(
         "Settings of the queue.",
         &[
-            ("namespaceSelector", namespaces::schema()),
+            ("namespaceSelector", crate::namespace_selector::schema()),
             ("cohort", field("string", "Name of the queues that lend to each other; none when absent.")),
             ("quota", quota),
             ("weight", field("integer", "Share of what is borrowed, against other queues; 1 when absent.")),

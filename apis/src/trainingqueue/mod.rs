@@ -5,8 +5,6 @@
 //! `engine::queues`. Tests: `tests.rs`.
 
 mod crd;
-mod labels;
-mod namespaces;
 mod nodes;
 mod spec;
 mod status;

@@ -3,9 +3,9 @@
 use model::{LabelOperator, LabelSelector};
 use serde_json::Value;
 
-use super::labels::{self, Field};
 use crate::crd::{field, object};
 use crate::fields::{Findings, Word};
+use crate::labels::{self, Field};
 use crate::node::HARDWARE_LABELS;
 
 /// Values of `operator`.

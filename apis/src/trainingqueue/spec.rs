@@ -6,8 +6,9 @@ use model::{JobSpec, QueueSpec, QuotaSpec, Reclaim, SpecFact, Text, WithinQueue}
 use serde_json::{Value, json};
 
 use super::crd::spec_schema;
-use super::{namespaces, nodes};
+use super::nodes;
 use crate::fields::{Findings, Unknown, Word, join};
+use crate::namespace_selector;
 use crate::objects::at;
 use crate::template::is_gpu;
 use crate::translation::{self, Translation};
@@ -87,7 +88,7 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
         round_ms: seconds(findings, spec, "spec", "roundSeconds", 10),
         spread: findings.word(spec, "spec", "placement", &PLACEMENTS, false, Unknown::Refused),
         paused: findings.boolean(spec, "spec", "paused").unwrap_or(false),
-        namespaces: namespaces::selector(spec, findings),
+        namespaces: namespace_selector::of_spec(spec, findings),
         nodes: nodes::selector(spec, findings),
         shares_nodes: nodes::are_shared(spec, findings),
     };

@@ -87,6 +87,8 @@ pub fn prepare(mut call: ApiCall, registry: &Registry) -> Result<Prepared, ApiEr
     let written = [("fieldManager", FIELD_MANAGER)];
     let whole = fields(registry, &call.resource);
     let (method, uri, content, accept, body, fields) = match call.verb {
+        // It may decide a write, by whatever an administrator wrote on it.
+        Verb::Get if namespace.is_none() => (Method::GET, one, None, JSON, None, Some(projection::WHOLE)),
         Verb::Get => (Method::GET, one, None, JSON, None, Some(whole)),
         Verb::Log => (Method::GET, log_path(&one, &call), None, ANY, None, None),
         Verb::List => (Method::GET, list_path(&all, &call)?, None, JSON, None, None),

@@ -163,8 +163,11 @@ pub(crate) const QUOTA: FieldMask = Only(&[
 pub(crate) const NAMESPACE: FieldMask =
     Only(&[("metadata", Only(&[("name", All), ("uid", All), ("resourceVersion", All), ("labels", All)]))]);
 
-/// A job object: whole, but for what only other tools read.
-pub(crate) const JOB: FieldMask = Except(&[(
+/// Members kept of a job.
+pub(crate) const JOB: FieldMask = WHOLE;
+
+/// A whole object, but for what only other tools read.
+pub(crate) const WHOLE: FieldMask = Except(&[(
     "metadata",
     Some(Except(&[
         ("managedFields", None),

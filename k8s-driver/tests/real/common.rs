@@ -127,6 +127,11 @@ impl Operator {
     }
 
     pub(crate) fn start_with(options: Options) -> Self {
+        Self::serving(Registry::all(), options)
+    }
+
+    /// Starts one that serves these APIs.
+    pub(crate) fn serving(registry: Registry, options: Options) -> Self {
         static LOGGING: OnceLock<()> = OnceLock::new();
         LOGGING.get_or_init(|| {
             let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn".to_owned());
@@ -134,7 +139,7 @@ impl Operator {
             let _ = tracing_subscriber::fmt().with_env_filter(filter).with_test_writer().try_init();
         });
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let handles = Handles::new(None);
+        let handles = Handles { registry, ..Handles::new(None) };
         let task = runtime.spawn(run(options, handles.clone()));
         Self { handles, task: Some(task), runtime }
     }

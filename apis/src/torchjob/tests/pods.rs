@@ -14,17 +14,17 @@ use crate::testing::{self, accepted, slot};
 use crate::torchjob::TorchJob;
 use crate::torchjob::pod_groups::POD_GROUP;
 
-fn pod(api: TorchJob, object: &Value, group: &str, index: u32) -> Value {
-    testing::render(&api, object, &slot(group, index), 1, 0)
+fn pod(api: &TorchJob, object: &Value, group: &str, index: u32) -> Value {
+    testing::render(api, object, &slot(group, index), 1, 0)
 }
 
-fn service(api: TorchJob, object: &Value, group: &str, index: u32) -> Value {
+fn service(api: &TorchJob, object: &Value, group: &str, index: u32) -> Value {
     if group == "master" {
-        let (key, spec, manifest) = accepted(&api, object);
+        let (key, spec, manifest) = accepted(api, object);
         let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
         return api.owned(source, &engine::Job::default(), &SERVICE.named("j1-master-0")).unwrap();
     }
-    testing::render_service(&api, object, &slot(group, index))
+    testing::render_service(api, object, &slot(group, index))
 }
 
 fn env(pod: &Value, container: usize) -> Vec<String> {
@@ -40,11 +40,11 @@ fn the_master_finds_itself_and_the_workers_find_it_by_name() {
         let address = format!("MASTER_ADDR={address}");
         ["MASTER_PORT=23456", &address, &rank, "PYTHONUNBUFFERED=0", "WORLD_SIZE=3"].map(str::to_owned)
     };
-    assert_eq!(env(&pod(api, &base(), "master", 0), 0), want("localhost", 0));
-    assert_eq!(env(&pod(api, &base(), "worker", 1), 0), want("j1-master-0", 2));
+    assert_eq!(env(&pod(&api, &base(), "master", 0), 0), want("localhost", 0));
+    assert_eq!(env(&pod(&api, &base(), "worker", 1), 0), want("j1-master-0", 2));
     let named = TorchJob { settings: TorchSettings { local_master: false, ..TorchSettings::default() } };
-    assert_eq!(env(&pod(named, &base(), "master", 0), 0), want("j1-master-0", 0));
-    assert_eq!(env(&pod(named, &base(), "worker", 1), 0), want("j1-master-0", 2));
+    assert_eq!(env(&pod(&named, &base(), "master", 0), 0), want("j1-master-0", 0));
+    assert_eq!(env(&pod(&named, &base(), "worker", 1), 0), want("j1-master-0", 2));
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn ports_on_nodes_are_those_of_a_range_and_differ_within_a_job() {
         ("/spec/torchTaskSpecs/Worker/numTasks", json!(40)),
     ]);
     let settings = TorchSettings { host_ports: (20_000, 50), ..TorchSettings::default() };
-    let api = TorchJob { settings };
-    let master = pod(api, &object, "master", 0);
+    let api = TorchJob { settings: settings.clone() };
+    let master = pod(&api, &object, "master", 0);
     assert_eq!(
         (&master["spec"]["hostNetwork"], &master["spec"]["dnsPolicy"]),
         (&json!(true), &json!("ClusterFirstWithHostNet"))
@@ -65,7 +65,7 @@ fn ports_on_nodes_are_those_of_a_range_and_differ_within_a_job() {
         assert_eq!((&port["name"], &port["containerPort"]), (&json!("torchjob-port"), &port["hostPort"]));
         port["hostPort"].as_u64().unwrap()
     };
-    let mut ports: Vec<u64> = (0..40).map(|index| port(&pod(api, &object, "worker", index))).collect();
+    let mut ports: Vec<u64> = (0..40).map(|index| port(&pod(&api, &object, "worker", index))).collect();
     ports.push(port(&master));
     assert!(ports.iter().all(|port| (20_000..20_050).contains(port)));
     ports.sort_unstable();
@@ -73,14 +73,14 @@ fn ports_on_nodes_are_those_of_a_range_and_differ_within_a_job() {
     assert_eq!(ports.len(), 41);
     // The service leads to the port on the node, unless it is headless.
     let target = port(&master);
-    let of = service(api, &object, "master", 0);
+    let of = service(&api, &object, "master", 0);
     assert_eq!(of["spec"]["ports"], json!([{"name": "torchjob-port", "port": 23_456, "targetPort": target}]));
     assert_eq!(of["spec"].get("clusterIP"), None);
     assert_eq!(env(&master, 0)[0], format!("MASTER_PORT={target}"));
-    assert_eq!(env(&pod(api, &object, "worker", 0), 0)[0], "MASTER_PORT=23456");
+    assert_eq!(env(&pod(&api, &object, "worker", 0), 0)[0], "MASTER_PORT=23456");
     let headless = TorchJob { settings: TorchSettings { headless_host_network: true, ..settings } };
-    assert_eq!(service(headless, &object, "master", 0)["spec"]["clusterIP"], "None");
-    assert_eq!(env(&pod(headless, &object, "worker", 0), 0)[0], format!("MASTER_PORT={target}"));
+    assert_eq!(service(&headless, &object, "master", 0)["spec"]["clusterIP"], "None");
+    assert_eq!(env(&pod(&headless, &object, "worker", 0), 0)[0], format!("MASTER_PORT={target}"));
     // A replaced pod has the port of the one before.
     assert_eq!(port(&testing::render(&api, &object, &slot("master", 0), 7, 3)), target);
 }
@@ -89,7 +89,7 @@ fn ports_on_nodes_are_those_of_a_range_and_differ_within_a_job() {
 fn a_model_goes_into_its_storage() {
     let storage = |storage: &Value| {
         let object = edited(&[("/spec/modelVersion", json!({"spec": {"storage": storage}}))]);
-        let pod = pod(TorchJob::default(), &object, "worker", 0);
+        let pod = pod(&TorchJob::default(), &object, "worker", 0);
         (env(&pod, 0)[0].clone(), pod["spec"]["volumes"].clone())
     };
     let local = json!({"localStorage": {"path": "/d", "mountPath": "/out"}});
@@ -101,8 +101,8 @@ fn a_model_goes_into_its_storage() {
 }
 
 /// The job, and the pod group of each name as it is known.
-fn joined(api: TorchJob, object: &Value, group: &str, known: &[&str]) -> Value {
-    let (key, spec, manifest) = accepted(&api, object);
+fn joined(api: &TorchJob, object: &Value, group: &str, known: &[&str]) -> Value {
+    let (key, spec, manifest) = accepted(api, object);
     let fact = |name: &str| OwnedFact {
         object: POD_GROUP.named(name),
         uid: Uid::from("pg-1"),
@@ -126,28 +126,28 @@ fn joined(api: TorchJob, object: &Value, group: &str, known: &[&str]) -> Value {
 #[test]
 fn a_pod_joins_its_group_once_that_exists() {
     let api = TorchJob::default();
-    let pod = joined(api, &base(), "worker", &["j1-worker"]);
+    let pod = joined(&api, &base(), "worker", &["j1-worker"]);
     assert_eq!(pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"], "j1-worker");
     assert_eq!(pod["spec"]["schedulerName"], "volcano");
     let owners = pod["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!((&owners[0]["kind"], &owners[0]["controller"]), (&json!("PodGroup"), &json!(false)));
     assert_eq!((&owners[1]["kind"], &owners[1]["controller"]), (&json!("TorchJob"), &json!(true)));
-    let pod = joined(api, &base(), "worker", &["j1-master"]);
+    let pod = joined(&api, &base(), "worker", &["j1-master"]);
     assert_eq!(
         (pod["spec"].get("schedulerName"), pod["metadata"]["ownerReferences"].as_array().unwrap().len()),
         (None, 1)
     );
     let named = edited(&[("/spec/torchTaskSpecs/Worker/template/spec/schedulerName", json!("mine"))]);
-    assert_eq!(joined(api, &named, "worker", &["j1-worker"])["spec"]["schedulerName"], "mine");
+    assert_eq!(joined(&api, &named, "worker", &["j1-worker"])["spec"]["schedulerName"], "mine");
     let template = base()["spec"]["torchTaskSpecs"]["Master"]["template"].clone();
     let with = edited(&[("/spec/torchTaskSpecs/AIMaster", json!({"template": template}))]);
-    assert_eq!(joined(api, &with, "aimaster", &["j1-master"])["spec"]["schedulerName"], "default-scheduler");
+    assert_eq!(joined(&api, &with, "aimaster", &["j1-master"])["spec"]["schedulerName"], "default-scheduler");
 }
 
 #[test]
 fn a_pod_group_asks_for_what_its_members_request() {
-    let group = |api: TorchJob, object: &Value, name: &str| {
-        let (key, spec, manifest) = accepted(&api, object);
+    let group = |api: &TorchJob, object: &Value, name: &str| {
+        let (key, spec, manifest) = accepted(api, object);
         let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
         api.owned(source, &engine::Job::default(), &POD_GROUP.named(name)).unwrap()
     };
@@ -155,15 +155,15 @@ fn a_pod_group_asks_for_what_its_members_request() {
     let scheduling = json!({"queue": "q1", "priorityClassName": "high", "minAvailable": 2});
     let object = edited(&[("/spec/minMembers", json!({"worker": 1})), ("/spec/schedulingPolicy", scheduling)]);
     assert_eq!(
-        group(api, &object, "j1-worker"),
+        group(&api, &object, "j1-worker"),
         json!({"metadata": {"labels": {"group-name": "train.distributed.io", "distributed.io/gang-job-name": "j1",
                 "task-type": "worker"}},
             "spec": {"minMember": 1, "minResources": {"cpu": "500m"}, "queue": "q1", "priorityClassName": "high"}})
     );
-    assert_eq!(group(api, &base(), "j1-worker")["spec"]["minResources"], json!({"cpu": "1"}));
+    assert_eq!(group(&api, &base(), "j1-worker")["spec"]["minResources"], json!({"cpu": "1"}));
     let whole = TorchJob { settings: TorchSettings { ordered: false, ..TorchSettings::default() } };
     let spot = testing::edited(object, &[("/spec/torchTaskSpecs/Worker/spotTaskSpec", json!({"numSpotTasks": 1}))]);
-    let group = group(whole, &spot, "j1");
+    let group = group(&whole, &spot, "j1");
     assert_eq!((&group["spec"]["minMember"], &group["spec"]["minResources"]), (&json!(2), &json!({"cpu": "1"})));
     assert_eq!(
         group["metadata"]["labels"],

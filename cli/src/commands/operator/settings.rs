@@ -171,6 +171,15 @@ pub(super) struct Settings {
     /// Image of the pods that build images of models. [default: kubedl/kaniko:latest]
     #[arg(long, env = "TRAINYARD_MODEL_IMAGE_BUILDER", value_name = "IMAGE", help_heading = "TorchJob")]
     model_image_builder: Option<String>,
+    /// Storage that models may name, with all below: `NODE:/PATH`, `*:/PATH`, `nfs://SERVER/PATH`, separated by commas, or `none`. Default:
+    /// what the Pod Security of their namespace allows.
+    #[arg(long, env = "TRAINYARD_MODEL_STORAGE", value_name = "DIRECTORIES", help_heading = "TorchJob")]
+    model_storage: Option<String>,
+
+    /// Create KAI Queues of TorchrunQueues only below parents whose annotation `trainyard.dev/namespace-selector` selects their namespace.
+    /// [default: true]
+    #[arg(long, env = "TRAINYARD_KAI_PARENT_CHECK", num_args = 0..=1, require_equals = true, default_missing_value = "true", help_heading = "TorchrunQueue")]
+    kai_parent_check: Option<bool>,
 
     /// Time after a pod's creation began in which a creation failure restarts it. [default: 0s]
     #[arg(long, env = "TRAINYARD_CREATING_RESTART_PERIOD", value_name = "TIME", help_heading = "Decisions")]
@@ -326,8 +335,9 @@ impl Settings {
 
     /// Returns the APIs that are served, with the settings that their specs are translated with.
     pub(super) fn registry(&self) -> Result<apis::Registry, Failure> {
-        let given: BTreeMap<String, Value> = self.given()?.into_iter().collect();
-        Ok(apis::Registry::with(settings::torch::read(&given)?, settings::torch::read_models(&given)?))
+        let usual = (settings::torchrun::PARENT_CHECK.to_owned(), Value::Bool(true));
+        let given: BTreeMap<String, Value> = std::iter::once(usual).chain(self.given()?).collect();
+        Ok(apis::Registry::with(settings::ApiSettings::read(&given)?))
     }
 
     /// Returns the arguments of the process.

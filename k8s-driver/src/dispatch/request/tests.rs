@@ -147,6 +147,18 @@ fn an_answer_to_a_status_write_shows_the_mirror() {
 }
 
 #[test]
+fn an_object_without_a_namespace_is_read_whole() {
+    let queue = Resource::new("scheduling.run.ai/v2", "Queue");
+    let get = ApiCall { namespace: "".into(), ..call(Verb::Get, queue, "top", None) };
+    let prepared = prepare(get, &Registry::all()).unwrap();
+    assert_eq!(prepared.head.uri(), "/apis/scheduling.run.ai/v2/queues/top");
+    let of_admin = json!({"metadata": {"name": "top", "annotations": {"trainyard.dev/namespace-selector": "{}"}},
+        "spec": {"resources": {"gpu": {"quota": 8}}}});
+    let read = answer(&prepared.read, 200, of_admin.to_string().as_bytes()).unwrap();
+    assert_eq!((&read["metadata"], &read["spec"]), (&of_admin["metadata"], &of_admin["spec"]));
+}
+
+#[test]
 fn reads_read_what_is_judged() {
     let (line, types, body) = sent(call(Verb::Get, pods(), "p", None));
     assert_eq!((line.as_str(), types.as_str()), ("GET /api/v1/namespaces/ns/pods/p", " <- application/json"));

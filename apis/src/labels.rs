@@ -1,5 +1,5 @@
-//! Label selectors in the spec of a queue: their schema, and manifest -> [`LabelSelector`]. Must not know what is selected. Tests:
-//! `tests.rs`.
+//! Label selectors of manifests: their schema, and manifest -> [`LabelSelector`]. Must not know what is selected. Tests:
+//! `trainingqueue/tests.rs`.
 
 use model::{LabelOperator, LabelRequirement, LabelSelector, Text};
 use serde_json::{Value, json};
@@ -8,17 +8,17 @@ use crate::crd::{field, object, one_of};
 use crate::fields::{Findings, Unknown, Word, join};
 
 /// A label selector of the spec.
-pub(super) struct Field<'a> {
+pub(crate) struct Field<'a> {
     /// Path of the selector.
-    pub(super) path: &'a str,
+    pub(crate) path: &'a str,
     /// Values of `operator`.
-    pub(super) operators: &'a [Word<LabelOperator>],
+    pub(crate) operators: &'a [Word<LabelOperator>],
     /// Reports an error at a path for a key that cannot be selected by.
-    pub(super) check_key: fn(key: &str, path: &str, value: &Value, findings: &mut Findings),
+    pub(crate) check_key: fn(key: &str, path: &str, value: &Value, findings: &mut Findings),
 }
 
 /// Returns the schema of a selector with these operators.
-pub(super) fn schema(operators: &[Word<LabelOperator>], description: &str, values: &str) -> Value {
+pub(crate) fn schema(operators: &[Word<LabelOperator>], description: &str, values: &str) -> Value {
     let labels = json!({"type": "object", "description": "Labels with their values.",
         "additionalProperties": {"type": "string"}});
     let requirement = object(
@@ -43,7 +43,7 @@ pub(super) fn schema(operators: &[Word<LabelOperator>], description: &str, value
 
 impl Field<'_> {
     /// Reads a selector.
-    pub(super) fn read(&self, selector: &Value, findings: &mut Findings) -> LabelSelector {
+    pub(crate) fn read(&self, selector: &Value, findings: &mut Findings) -> LabelSelector {
         let mut requirements = Vec::new();
         findings.check_text_map(selector, self.path, "matchLabels");
         for (key, value) in selector.get("matchLabels").and_then(Value::as_object).into_iter().flatten() {

@@ -1,11 +1,10 @@
-//! `spec.namespaceSelector` of a queue -> the labels of the namespaces whose jobs it admits. Must not look at namespaces. Tests:
-//! `tests.rs`.
+//! Selectors of namespaces: manifest -> [`LabelSelector`]. Must not look at namespaces. Tests: `trainingqueue/tests.rs`.
 
 use model::{LabelOperator, LabelSelector};
 use serde_json::Value;
 
-use super::labels::{self, Field};
 use crate::fields::{Findings, Word};
+use crate::labels::{self, Field};
 
 /// Values of `operator`.
 const OPERATORS: [Word<LabelOperator>; 4] = {
@@ -13,8 +12,8 @@ const OPERATORS: [Word<LabelOperator>; 4] = {
     [is_in, is_not_in, exists, does_not_exist]
 };
 
-/// Returns the schema of `namespaceSelector` as it is meant.
-pub(super) fn schema() -> Value {
+/// Returns the schema of `namespaceSelector` of a queue.
+pub(crate) fn schema() -> Value {
     labels::schema(
         &OPERATORS,
         "Labels of the namespaces whose jobs the queue admits, as in any Kubernetes selector; all namespaces when absent.",
@@ -22,16 +21,20 @@ pub(super) fn schema() -> Value {
     )
 }
 
-/// Reads the labels of the namespaces; `None`: all namespaces.
-pub(super) fn selector(spec: &Value, findings: &mut Findings) -> Option<LabelSelector> {
+/// Reads `namespaceSelector` of a spec; `None`: all namespaces.
+pub(crate) fn of_spec(spec: &Value, findings: &mut Findings) -> Option<LabelSelector> {
     findings.object(spec, "spec", "namespaceSelector")?;
     let selector = spec.get("namespaceSelector")?;
-    let field = Field { path: "spec.namespaceSelector", operators: &OPERATORS, check_key: |_, _, _, _| {} };
-    let mut read = field.read(selector, findings);
+    Some(read(selector, "spec.namespaceSelector", findings)).filter(|read| !read.requirements.is_empty())
+}
+
+/// Reads a selector that stands at a path.
+pub(crate) fn read(selector: &Value, path: &str, findings: &mut Findings) -> LabelSelector {
+    let mut read = Field { path, operators: &OPERATORS, check_key: |_, _, _, _| {} }.read(selector, findings);
     // Names stand in order in records.
     read.requirements.iter_mut().for_each(|requirement| {
         requirement.values.sort();
         requirement.values.dedup();
     });
-    Some(read).filter(|read| !read.requirements.is_empty())
+    read
 }
