@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use apis::{ApiAnswer, CallId, Observation, ObservedObject, WatchTarget};
-use model::{Kind, Term};
+use apis::{ApiAnswer, CallId, Observation, ObservedObject, Registry, WatchTarget};
+use model::{JobKey, Kind, Term};
 
 /// Observations and answers that wait.
 #[derive(Debug, Default)]
@@ -52,11 +52,17 @@ impl Inbox {
         })
     }
 
-    /// Returns the newest term in the mirrors of the jobs that wait.
-    pub(crate) fn newest_mirrored_term(&self) -> Term {
+    /// Returns the newest term in the mirrors of the jobs that wait. Those of other projects' types tell none: their users may write
+    /// them.
+    pub(crate) fn newest_mirrored_term(&self, registry: &Registry) -> Term {
+        let is_own = |key: &JobKey| registry.api_of(key).is_some_and(|api| !api.is_foreign());
+        let term = |seen: &ObservedObject| {
+            let ObservedObject::Job(key, object) = seen else { return Term::default() };
+            if is_own(key) { apis::objects::mirror_stamp(object).term } else { Term::default() }
+        };
         let terms = self.observations.iter().map(|observation| match observation {
-            Observation::Listed { items, .. } => items.iter().map(mirrored_term).max().unwrap_or_default(),
-            Observation::Applied(object) => mirrored_term(object),
+            Observation::Listed { items, .. } => items.iter().map(term).max().unwrap_or_default(),
+            Observation::Applied(object) => term(object),
             Observation::Deleted(_) => Term::default(),
         });
         terms.max().unwrap_or_default()
@@ -71,26 +77,11 @@ pub(crate) fn kind_of(observation: &Observation<ObservedObject>) -> Kind {
     }
 }
 
-/// Returns the term of the mirror on a job's object.
-fn mirrored_term(object: &ObservedObject) -> Term {
-    match object {
-        ObservedObject::Job(_, object) => apis::objects::mirror_stamp(object).term,
-        ObservedObject::Pod(..)
-        | ObservedObject::Service(..)
-        | ObservedObject::Owned(..)
-        | ObservedObject::Node(_)
-        | ObservedObject::Class(_)
-        | ObservedObject::Quota(_)
-        | ObservedObject::Namespace(_)
-        | ObservedObject::Foreign(_) => Term::default(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use apis::{Registry, Resource, Selector};
+    use apis::{Resource, Selector};
     use model::ResourceVersion;
     use serde_json::json;
 
@@ -104,6 +95,13 @@ mod tests {
     fn job(name: &str, term: u64) -> ObservedObject {
         let job = json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
             "metadata": {"name": name, "namespace": "n", "uid": name}, "status": {"trainyard": {"term": term, "position": 1}}});
+        ObservedObject::read(&Registry::all(), Arc::new(job)).unwrap()
+    }
+
+    /// A job of another project's type whose status a user wrote.
+    fn foreign(term: u64) -> ObservedObject {
+        let job = json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob",
+            "metadata": {"name": "m", "namespace": "n", "uid": "m"}, "status": {"trainyard": {"term": term, "position": 1}}});
         ObservedObject::read(&Registry::all(), Arc::new(job)).unwrap()
     }
 
@@ -121,17 +119,20 @@ mod tests {
             inbox.observe(observation);
         }
         inbox.observe(Observation::Applied(node("y")));
-        assert_eq!(inbox.newest_mirrored_term(), Term(9));
+        inbox.observe(Observation::Applied(foreign(99)));
+        let registry = Registry::all();
+        assert_eq!(inbox.newest_mirrored_term(&registry), Term(9));
         let want = [
             Observation::Deleted(node("x")),
             Observation::Applied(node("y")),
             Observation::Applied(job("b", 9)),
             jobs,
+            Observation::Applied(foreign(99)),
             pods,
         ];
         assert_eq!(inbox.take_observations(), want);
         assert!(!inbox.has_observations());
-        assert_eq!(inbox.newest_mirrored_term(), Term(0));
+        assert_eq!(inbox.newest_mirrored_term(&registry), Term(0));
     }
 
     #[test]

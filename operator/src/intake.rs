@@ -9,7 +9,7 @@ use std::sync::Arc;
 use apis::{Observation, ObservedObject};
 use engine::admit::{DropReason, ListView, Present, absent_waits};
 use engine::{Admission, Arrival, Scope};
-use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
+use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Stamp, Text, Uid};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -172,17 +172,27 @@ impl Operator {
 
     fn applied_job(&mut self, key: &JobKey, object: &Arc<Value>, facts: &mut Intake, arrival: Arrival) {
         let Some(api) = self.registry.api_of(key).cloned() else { return };
-        let fact = api.job_fact(object);
+        let mut fact = api.job_fact(object);
         if self.state.is_deleted_job(key, &fact, arrival) {
             return;
         }
-        if let Some(adopted) = self.state.adoption(key, &fact, facts.term_begins, || api.adopt(object)) {
+        let is_believed = !api.is_foreign() || self.may_have_written(fact.mirror, facts.term_begins);
+        if !is_believed {
+            // The operator writes its own again.
+            fact.mirror = Stamp::default();
+        } else if let Some(adopted) = self.state.adoption(key, &fact, facts.term_begins, || api.adopt(object)) {
             facts.push(key, Fact::Adopted(Box::new(adopted)));
             self.specs.forget(key);
         }
         facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
         self.translate(key, object, facts);
         self.needed_changed(key, facts);
+    }
+
+    /// Returns true for a mirror that this operator or an earlier one may have written, where every user with the right to edit the job may
+    /// write one. No other operator writes while this one leads.
+    fn may_have_written(&self, mirror: Stamp, term_begins: bool) -> bool {
+        self.state.covers(mirror) || term_begins && mirror.term <= self.terms.current()
     }
 
     fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {

@@ -218,7 +218,7 @@ impl Operator {
     /// Returns the newest term in the log and in the mirrors just listed.
     pub(crate) fn newest_term(&self) -> Term {
         let logged = self.state.terms.last().map(|(term, _)| *term);
-        self.inbox.newest_mirrored_term().max(logged.unwrap_or_default())
+        self.inbox.newest_mirrored_term(&self.registry).max(logged.unwrap_or_default())
     }
 
     /// Returns the state that decisions are made from.

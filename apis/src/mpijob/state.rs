@@ -2,16 +2,21 @@
 //!
 //! Must not hold anything back that `adopt` needs. Tests: `tests.rs`.
 
+use std::collections::BTreeMap;
+
 use engine::Job;
 use model::fact::{Adopted, ReportedEnd};
-use model::{JobFact, JobKey, Mirror, Phase, Stamp, Text};
+use model::{JobFact, JobKey, Mirror, Phase, Share, Stamp, Text};
 use serde_json::{Value, json};
 
 use super::MpiJob;
 use super::steering::Steering;
 use super::words::{MESSAGE, PHASE, STEERED, phase_word};
-use crate::objects::{self, STATE, annotated_mirror, annotation, list_at, text_at, time_at};
+use crate::objects::{self, STATE, annotated_mirror, annotation, at, list_at, text_at, time_at};
 use crate::{adopt, remarks};
+
+/// Member of the mirror: uid of the object that it was written on.
+const UID: &str = "uid";
 
 /// Reads metadata, mirror and reported end of a job object. Ignores the mirror where another client changed the steered fields: both are
 /// written again then.
@@ -21,9 +26,11 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
     JobFact { mirror, reported_end: reported_end(object), ..objects::job_fact(object) }
 }
 
-/// Returns the mirror; of one that this build cannot read, the stamp alone.
+/// Returns the mirror; of one that this build cannot read, the stamp alone. That of another object was copied with its annotations, or
+/// written before there was a uid.
 fn mirror(object: &Value) -> Mirror {
-    let value = annotated_mirror(object).unwrap_or_default();
+    let written = annotated_mirror(object);
+    let value = written.filter(|mirror| mirror.get(UID) == at(object, &["metadata", UID])).unwrap_or_default();
     engine::wire::mirror_from_value(&value)
         .unwrap_or_else(|| Mirror { stamp: serde_json::from_value(value).unwrap_or_default(), ..Mirror::default() })
 }
@@ -49,8 +56,12 @@ pub(super) fn patch(key: &JobKey, job: &Job, manifest: Option<&Value>) -> Value 
     let remarks = remarks::of(&MpiJob, key, job);
     let last = job.milestones.back().map(|milestone| milestone.message.to_string());
     let message = remarks.first().map(|remark| format!("{}: {}", remark.kind, remark.message)).or(last);
+    let mut mirror = engine::wire::mirror_value(&job.mirror());
+    if let Some(members) = mirror.as_object_mut() {
+        members.insert(UID.to_owned(), json!(&*key.uid.0));
+    }
     let mut annotations = json!({
-        STATE: engine::wire::mirror_value(&job.mirror()).to_string(),
+        STATE: mirror.to_string(),
         PHASE: phase_word(job.phase),
         MESSAGE: message.filter(|message| !message.is_empty()),
     });
@@ -68,9 +79,19 @@ pub(super) fn patch(key: &JobKey, job: &Job, manifest: Option<&Value>) -> Value 
     json!({"metadata": {"annotations": annotations}, "spec": spec})
 }
 
-/// Reads the state of a job back from its object.
+/// Reads the state of a job back from its object. Users may have written the mirror: what it says of places, nodes and other jobs is not
+/// believed. Places of workers that run are found, and the queue decides on them as on those of any other job.
 pub(super) fn adopt(object: &Value) -> Adopted {
-    let mut adopted = adopt::of_mirror(object, mirror(object));
+    let mirror = Mirror {
+        share: Share::default(),
+        charge: None,
+        share_at: None,
+        share_loss: None,
+        refused: BTreeMap::new(),
+        learnt: Vec::new(),
+        ..mirror(object)
+    };
+    let mut adopted = adopt::of_mirror(object, mirror);
     adopted.started_at = time_at(object, &["status", "startTime"]);
     adopted.ended_at = time_at(object, &["status", "completionTime"]);
     for shown in &mut adopted.milestones {
