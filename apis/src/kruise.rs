@@ -7,7 +7,7 @@ use model::Text;
 use serde_json::{Value, json};
 
 use crate::objects::{list_at, text_at};
-use crate::owned::{Access, OwnedType};
+use crate::owned::{Access, Bond, OwnedType};
 
 /// Type of the requests.
 pub const REQUEST: OwnedType = OwnedType {
@@ -16,8 +16,9 @@ pub const REQUEST: OwnedType = OwnedType {
     plural: "containerrecreaterequests",
     namespaced: true,
     optional: true,
-    access: Access::Managed,
+    access: Access::Constant,
     reports: None,
+    bond: Bond::OwnedByPods,
     reason: "OpenKruise restarts the containers of elastic pods in place.",
 };
 

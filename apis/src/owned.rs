@@ -34,6 +34,19 @@ pub struct OwnedType {
     pub reason: &'static str,
     /// Reason for which the operator writes the status of its objects; `None` where it does not.
     pub reports: Option<&'static str>,
+    /// Owner references between its objects and pods, besides those to the job.
+    pub bond: Bond,
+}
+
+/// Owner references between objects and pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bond {
+    /// There are none.
+    None,
+    /// Pods name an object as an owner.
+    OwnsPods,
+    /// An object names a pod as an owner.
+    OwnedByPods,
 }
 
 /// Access to the objects of a type.
@@ -41,6 +54,8 @@ pub struct OwnedType {
 pub enum Access {
     /// List, watch, create, patch and delete.
     Managed,
+    /// List, watch, create and delete: what was created never changes.
+    Constant,
     /// Get, and create where no object has the name: all are of [`Keep::Left`].
     Left,
     /// Get.
@@ -48,10 +63,16 @@ pub enum Access {
 }
 
 impl Access {
+    /// Returns true if its objects are watched.
+    pub fn is_watched(self) -> bool {
+        matches!(self, Self::Managed | Self::Constant)
+    }
+
     /// Returns the verbs that it needs.
     pub fn verbs(self) -> Vec<&'static str> {
         match self {
             Self::Managed => vec!["get", "list", "watch", "create", "patch", "delete"],
+            Self::Constant => vec!["get", "list", "watch", "create", "delete"],
             Self::Left => vec!["get", "create"],
             Self::Read => vec!["get"],
         }
@@ -80,6 +101,7 @@ pub const CLAIM: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "Volumes of a job are claimed for it, and kept or deleted with it.",
     reports: None,
+    bond: Bond::None,
 };
 
 /// Settings that pods read as files or variables.
@@ -92,6 +114,7 @@ pub const CONFIG_MAP: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "A TorchrunQueue makes those of its templates, and patches and deletes them.",
     reports: None,
+    bond: Bond::None,
 };
 
 /// Services of a whole job. Their type is that of the services of slots.
@@ -104,6 +127,7 @@ pub const SERVICE: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "Services are created, patched and deleted.",
     reports: None,
+    bond: Bond::None,
 };
 
 /// Reads the fact about an object that a job owns.

@@ -7,7 +7,7 @@ use model::Kind;
 
 use crate::api::JobApi;
 use crate::call::{Resource, Verb};
-use crate::owned::{Access, OwnedType};
+use crate::owned::{Bond, OwnedType};
 use crate::registry::Registry;
 
 /// Verbs on one resource or subresource, and what needs them.
@@ -134,6 +134,12 @@ impl Core {
     }
 }
 
+/// The right to name an object as an owner whose deletion waits for what it owns.
+fn finalizers(reason: &'static str) -> Right {
+    let asked = "An API server with OwnerReferencesPermissionEnforcement asks for this right then.";
+    Right { subresource: "finalizers", verbs: vec!["update"], reasons: vec![reason, asked] }
+}
+
 fn jobs(api: &dyn JobApi) -> ServedResource {
     let mut own = Right {
         subresource: "",
@@ -150,6 +156,10 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
                 ("patch", "Writes what was decided, for the controller of the pods, and the job's state beside it.")
             }
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
+            Verb::Delete if api.finalizer().is_some() => (
+                "delete",
+                "Writes the owner of an object: OwnerReferencesPermissionEnforcement asks for this right then.",
+            ),
             Verb::Delete => ("delete", "Deletes a job whose time to live has passed."),
             Verb::Create => ("create", "Creates what a job of another kind leaves to be served."),
             Verb::ApplyStatus | Verb::PatchStatus | Verb::Get | Verb::Log | Verb::List => continue,
@@ -159,13 +169,12 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     }
     let status =
         Right { subresource: "status", verbs: vec!["patch"], reasons: vec!["Writes the status by server-side apply."] };
-    let finalizers = Right {
-        subresource: "finalizers",
-        verbs: vec!["update"],
-        reasons: vec![
-            "Pods and services name their job as an owner whose deletion waits for them.",
-            "An API server with OwnerReferencesPermissionEnforcement asks for this right then.",
-        ],
+    let finalizers = finalizers("Pods and services name their job as an owner whose deletion waits for them.");
+    let is_owner = api.has_pods() || !api.owned_types().is_empty();
+    let rights = match (api.is_foreign(), is_owner) {
+        (true, _) => vec![own],
+        (false, true) => vec![own, status, finalizers],
+        (false, false) => vec![own, status],
     };
     ServedResource {
         resource: api.resource(),
@@ -173,7 +182,7 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
         namespaced: api.namespaced(),
         optional: true,
         kind: Some(Kind::Job),
-        rights: if api.is_foreign() { vec![own] } else { vec![own, status, finalizers] },
+        rights,
     }
 }
 
@@ -181,13 +190,15 @@ fn owned_by_jobs(owned: &OwnedType) -> ServedResource {
     let own = Right { subresource: "", verbs: owned.access.verbs(), reasons: vec![owned.reason] };
     let status =
         owned.reports.map(|reason| Right { subresource: "status", verbs: vec!["patch"], reasons: vec![reason] });
+    let owns = (owned.bond == Bond::OwnsPods)
+        .then(|| finalizers("Pods name an object as an owner whose deletion waits for them."));
     ServedResource {
         resource: owned.resource(),
         plural: owned.plural,
         namespaced: owned.namespaced,
         optional: owned.optional,
-        kind: (owned.access == Access::Managed).then_some(Kind::Owned),
-        rights: std::iter::once(own).chain(status).collect(),
+        kind: owned.access.is_watched().then_some(Kind::Owned),
+        rights: std::iter::once(own).chain(status).chain(owns).collect(),
     }
 }
 
@@ -230,6 +241,9 @@ impl Registry {
             if let (Some(reason), Some(right)) = (reason, served.rights.first_mut()) {
                 right.verbs.push("patch");
                 right.reasons = vec![reason];
+            }
+            if core.kind == Some(Kind::Pod) && self.owned_types().any(|owned| owned.bond == Bond::OwnedByPods) {
+                served.rights.push(finalizers("Objects name a pod as an owner whose deletion waits for them."));
             }
             if core.kind == Some(Kind::Pod) && self.iter().any(|api| api.log_container().is_some()) {
                 let reasons = vec!["The autoscaler of TorchElastic measures by the last line of a worker's log."];

@@ -11,7 +11,7 @@ use model::{JobKey, Kind, Text};
 use crate::api::JobApi;
 use crate::call::Resource;
 use crate::observed::ObservedObject;
-use crate::owned::{Access, OwnedType};
+use crate::owned::OwnedType;
 use crate::registry::Registry;
 use crate::resources::ServedResource;
 use crate::selector::Selector;
@@ -61,8 +61,7 @@ impl WatchTarget {
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {
-                let is_managed =
-                    |owned: &OwnedType| owned.resource() == self.resource && owned.access == Access::Managed;
+                let is_managed = |owned: &OwnedType| owned.resource() == self.resource && owned.access.is_watched();
                 self.selector == api.selector() && api.owned_types().iter().any(is_managed)
             }
         }

@@ -100,9 +100,10 @@ impl InFlight {
 
     /// Iterates over the objects of a job that are being created or patched.
     pub(crate) fn written<'a>(&'a self, job: &'a JobKey) -> impl Iterator<Item = &'a OwnedRef> {
-        self.calls.values().filter(move |(of, _)| of == job).filter_map(|(_, purpose)| match purpose {
-            Purpose::Command(Command::CreateOwned { object } | Command::UpdateOwned { object, .. }) => Some(object),
-            _ => None,
+        self.calls.values().filter(move |(of, _)| of == job).filter_map(|(_, purpose)| {
+            let Purpose::Command(command) = purpose else { return None };
+            let (Command::CreateOwned { object } | Command::UpdateOwned { object, .. }) = command else { return None };
+            Some(object)
         })
     }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use apis::ApiError;
+use apis::{ApiError, Resource, Verb};
 use cluster::ServedKinds;
 use event_log::MemoryDisk;
 use model::{JobKey, Phase, Text};
@@ -138,6 +138,8 @@ pub struct Outcome {
     pub state: engine::State,
     /// Limits of nodes and queues that were exceeded at some call or step, in words.
     pub violations: Vec<String>,
+    /// What the operator called, whatever came of it.
+    pub called: BTreeSet<(Resource, Verb)>,
 }
 
 /// Conditions of a run that its scenario does not set.
@@ -261,6 +263,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
             self.simulation.audit();
             let trace = self.simulation.take_trace();
             outcome.violations.extend(trace.violations);
+            outcome.called.extend(trace.called);
             shown.extend(trace.phases.iter().cloned());
             per_step.push(trace.phases);
             outcome.steps.push(StepOutcome {

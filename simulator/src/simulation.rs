@@ -7,10 +7,10 @@
 
 mod hooks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use apis::{ApiCall, Registry};
+use apis::{ApiCall, Registry, Resource, Verb};
 use cluster::{Cluster, ServedKinds};
 use embedded::{EmbeddedCluster, Settled, settle};
 use engine::{Record, Scope, State};
@@ -81,6 +81,8 @@ pub struct Trace {
     pub wakes: usize,
     /// Limits of nodes and queues that were exceeded, in words.
     pub violations: Vec<String>,
+    /// What was called, whatever came of it.
+    pub called: BTreeSet<(Resource, Verb)>,
 }
 
 /// One replica of the operator: the disk its log is on.

@@ -8,6 +8,7 @@ mod logs;
 mod manifests;
 mod matrix;
 mod per_api;
+mod rights;
 mod scenarios;
 mod schema;
 mod tables;

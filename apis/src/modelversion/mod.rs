@@ -50,9 +50,9 @@ impl JobApi for ModelVersion {
         words::PLURAL
     }
 
-    /// A TorchJob that succeeded creates one. The finalizer and marks are put on it.
+    /// A TorchJob that succeeded creates one. The finalizer and marks are put on it, among them its owner.
     fn writes(&self) -> &'static [Verb] {
-        &[Verb::Create, Verb::Patch]
+        &[Verb::Create, Verb::Patch, Verb::Delete]
     }
 
     fn selector(&self) -> Selector {

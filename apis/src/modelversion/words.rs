@@ -2,7 +2,7 @@
 
 use model::Phase;
 
-use crate::owned::{Access, OwnedType};
+use crate::owned::{Access, Bond, OwnedType};
 
 /// API version of both types.
 pub const API_VERSION: &str = "model.distributed.io/v1alpha1";
@@ -33,8 +33,9 @@ pub(super) const VOLUME: OwnedType = OwnedType {
     plural: "persistentvolumes",
     namespaced: false,
     optional: false,
-    access: Access::Managed,
+    access: Access::Constant,
     reports: None,
+    bond: Bond::None,
     reason: "The storage of a model is a volume of its ModelVersion, which is deleted with it.",
 };
 
@@ -47,6 +48,7 @@ pub(super) const CONFIG_MAP: OwnedType = OwnedType {
     optional: false,
     access: Access::Left,
     reports: None,
+    bond: Bond::None,
     reason: "The Dockerfile of model images is created in a namespace that has none.",
 };
 

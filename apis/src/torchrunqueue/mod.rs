@@ -101,7 +101,7 @@ impl JobApi for TorchrunQueue {
     }
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(self, key, job)
+        status::status(*self, key, job)
     }
 
     fn phase_word(&self, phase: Phase) -> &'static str {

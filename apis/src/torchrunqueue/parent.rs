@@ -162,18 +162,24 @@ mod tests {
     use super::*;
     use crate::authorization::Found;
 
-    fn queue(parent: &str, gpu: Value) -> Value {
+    fn queue(parent: &str, gpu: &Value) -> Value {
         let amounts = json!({"quota": 0, "limit": 0, "overQuotaWeight": 1});
         json!({"spec": {"parentQueue": parent, "resources": {"cpu": amounts, "memory": amounts, "gpu": gpu}}})
     }
 
-    fn parent(annotations: Value) -> Value {
+    fn parent(annotations: &Value) -> Value {
         let amounts = json!({"quota": 8, "limit": -1});
         json!({"metadata": {"annotations": annotations}, "spec": {"resources": {"gpu": amounts}}})
     }
 
     /// Decides on a queue `q` of namespace `ml`, with label `team: a`, below `top`.
-    fn decide(top: Option<Value>, gpu: Value, others: &[Value], existing: bool, creates: bool) -> Result<(), ApiError> {
+    fn decide(
+        top: Option<Value>,
+        gpu: &Value,
+        others: &[Value],
+        existing: bool,
+        creates: bool,
+    ) -> Result<(), ApiError> {
         let job = JobKey { namespace: "ml".into(), name: "q".into(), kind: "TorchrunQueue".into(), uid: "u".into() };
         let object = KAI_QUEUE.named("q");
         let body = queue("top", gpu);
@@ -184,16 +190,16 @@ mod tests {
         authorize(&OwnedWrite { job: &job, object: &object, creates, body: &body, others, found: &found })
     }
 
-    fn refusal(top: Option<Value>, gpu: Value, others: &[Value]) -> String {
+    fn refusal(top: Option<Value>, gpu: &Value, others: &[Value]) -> String {
         decide(top, gpu, others, false, true).map_or_else(|error| error.message, |()| "permitted".to_owned())
     }
 
-    fn selected(resources: &str) -> Option<Value> {
+    fn selected(resources: &str) -> Value {
         let mut annotations = json!({NAMESPACES: r#"{"matchLabels": {"team": "a"}}"#});
         if !resources.is_empty() {
             annotations[RESOURCES_OF_NAMESPACE] = json!(resources);
         }
-        Some(parent(annotations))
+        parent(&annotations)
     }
 
     #[test]
@@ -201,18 +207,18 @@ mod tests {
         let gpu = || json!({"quota": 8, "limit": -1, "overQuotaWeight": 1});
         for (top, words) in [
             (None, "there is no KAI Queue top"),
-            (Some(parent(json!({}))), "has no annotation trainyard.dev/namespace-selector"),
-            (Some(parent(json!({NAMESPACES: "team=a"}))), "must be a JSON object"),
-            (Some(parent(json!({NAMESPACES: r#"{"matchLabels": {"team": 7}}"#}))), "matchLabels.team: must be text"),
-            (Some(parent(json!({NAMESPACES: r#"{"matchLabels": {"team": "b"}}"#}))), "does not select it"),
-            (Some(parent(json!({NAMESPACES: "{}"}))), "permitted"),
+            (Some(parent(&json!({}))), "has no annotation trainyard.dev/namespace-selector"),
+            (Some(parent(&json!({NAMESPACES: "team=a"}))), "must be a JSON object"),
+            (Some(parent(&json!({NAMESPACES: r#"{"matchLabels": {"team": 7}}"#}))), "matchLabels.team: must be text"),
+            (Some(parent(&json!({NAMESPACES: r#"{"matchLabels": {"team": "b"}}"#}))), "does not select it"),
+            (Some(parent(&json!({NAMESPACES: "{}"}))), "permitted"),
             (
-                Some(parent(json!({NAMESPACES: r#"{"matchLabels": {"kubernetes.io/metadata.name": "ml"}}"#}))),
+                Some(parent(&json!({NAMESPACES: r#"{"matchLabels": {"kubernetes.io/metadata.name": "ml"}}"#}))),
                 "permitted",
             ),
-            (selected(""), "permitted"),
+            (Some(selected("")), "permitted"),
         ] {
-            let said = refusal(top.clone(), gpu(), &[]);
+            let said = refusal(top.clone(), &gpu(), &[]);
             assert!(said.contains(words), "{top:?}: {said}");
         }
     }
@@ -221,43 +227,53 @@ mod tests {
     fn amounts_of_a_namespace_are_bounded_together() {
         let gpu =
             |quota: i64, limit: i64, weight: i64| json!({"quota": quota, "limit": limit, "overQuotaWeight": weight});
-        let other = |parent: &str| queue(parent, gpu(4, 4, 1));
+        let other = |parent: &str| queue(parent, &gpu(4, 4, 1));
         for (top, own, others, words) in [
             (
-                selected(""),
+                Some(selected("")),
                 gpu(-1, -1, 1),
                 vec![],
                 "gpu.quota: -1 (unlimited) is more than namespace ml may have below KAI Queue top: 8",
             ),
-            (selected(""), gpu(9, -1, 1), vec![], "gpu.quota: 9 is more"),
-            (selected(""), gpu(4, 4, 1), vec![other("top")], "permitted"),
-            (selected(""), gpu(5, 4, 1), vec![other("top")], "8, and 9 with its other queues"),
-            (selected(""), gpu(8, 4, 1), vec![other("else")], "permitted"),
+            (Some(selected("")), gpu(9, -1, 1), vec![], "gpu.quota: 9 is more"),
+            (Some(selected("")), gpu(4, 4, 1), vec![other("top")], "permitted"),
+            (Some(selected("")), gpu(5, 4, 1), vec![other("top")], "8, and 9 with its other queues"),
+            (Some(selected("")), gpu(8, 4, 1), vec![other("else")], "permitted"),
             (
-                selected(""),
+                Some(selected("")),
                 gpu(4, 4, 2),
                 vec![],
                 "gpu.overQuotaWeight: 2 is more than namespace ml may have below KAI Queue top: 1",
             ),
-            (selected(r#"{"gpu": {"overQuotaWeight": 3}}"#), gpu(8, 4, 3), vec![], "permitted"),
-            (selected(r#"{"gpu": {"quota": 2}}"#), gpu(3, 4, 1), vec![], "below KAI Queue top: 2"),
-            (selected(r#"{"gpu": {"quota": -1, "limit": 16}}"#), gpu(-1, -1, 1), vec![], "gpu.limit: -1 (unlimited)"),
+            (Some(selected(r#"{"gpu": {"overQuotaWeight": 3}}"#)), gpu(8, 4, 3), vec![], "permitted"),
+            (Some(selected(r#"{"gpu": {"quota": 2}}"#)), gpu(3, 4, 1), vec![], "below KAI Queue top: 2"),
             (
-                selected(r#"{"gpu": {"quota": "many"}}"#),
+                Some(selected(r#"{"gpu": {"quota": -1, "limit": 16}}"#)),
+                gpu(-1, -1, 1),
+                vec![],
+                "gpu.limit: -1 (unlimited)",
+            ),
+            (
+                Some(selected(r#"{"gpu": {"quota": "many"}}"#)),
                 gpu(1, 1, 1),
                 vec![],
                 "gpu.quota: must be a number, not \"many\"",
             ),
-            (selected(r#"{"gpus": {"quota": 1}}"#), gpu(1, 1, 1), vec![], "gpus: must be one of cpu, gpu, memory"),
             (
-                selected(r#"{"gpu": {"most": 1}}"#),
+                Some(selected(r#"{"gpus": {"quota": 1}}"#)),
+                gpu(1, 1, 1),
+                vec![],
+                "gpus: must be one of cpu, gpu, memory",
+            ),
+            (
+                Some(selected(r#"{"gpu": {"most": 1}}"#)),
                 gpu(1, 1, 1),
                 vec![],
                 "gpu.most: must be one of quota, limit, overQuotaWeight",
             ),
-            (selected("8"), gpu(1, 1, 1), vec![], "must be a JSON object"),
+            (Some(selected("8")), gpu(1, 1, 1), vec![], "must be a JSON object"),
         ] {
-            let said = refusal(top.clone(), own.clone(), &others);
+            let said = refusal(top.clone(), &own, &others);
             assert!(said.contains(words), "{top:?} {own}: {said}");
         }
     }
@@ -265,8 +281,8 @@ mod tests {
     #[test]
     fn a_queue_that_exists_is_not_created_and_a_patch_is_judged_again() {
         let gpu = || json!({"quota": 1, "limit": 1, "overQuotaWeight": 1});
-        let code = |creates| decide(Some(parent(json!({}))), gpu(), &[], true, creates).map_err(|error| error.code);
+        let code = |creates| decide(Some(parent(&json!({}))), &gpu(), &[], true, creates).map_err(|error| error.code);
         assert_eq!((code(true), code(false)), (Err(409), Err(403)));
-        assert_eq!(decide(selected(""), gpu(), &[], true, false), Ok(()));
+        assert_eq!(decide(Some(selected("")), &gpu(), &[], true, false), Ok(()));
     }
 }

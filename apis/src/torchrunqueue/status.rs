@@ -21,7 +21,7 @@ const NOT_INSTALLED: &str = "KaiNotInstalled";
 const NOT_CONFIGURED: &str = "KaiNotConfigured";
 
 /// Renders the whole `status` of a queue.
-pub(super) fn status(api: &TorchrunQueue, key: &JobKey, job: &Job) -> Value {
+pub(super) fn status(api: TorchrunQueue, key: &JobKey, job: &Job) -> Value {
     let mut status = Map::new();
     if job.phase != Phase::New {
         status.insert("phase".to_owned(), json!(phase_word(job.phase)));
@@ -51,11 +51,11 @@ pub(super) fn status(api: &TorchrunQueue, key: &JobKey, job: &Job) -> Value {
 }
 
 /// Remarks first, then the three conditions of every queue, then why a deleted one waits.
-fn conditions(api: &TorchrunQueue, key: &JobKey, job: &Job) -> Vec<Value> {
+fn conditions(api: TorchrunQueue, key: &JobKey, job: &Job) -> Vec<Value> {
     let (is_ready, reason, message) = kai(job);
     // A cluster without KAI is none of the queue's troubles.
     let is_known = reason == NOT_INSTALLED && job.refusals().count() == 1 && job.quarantine.is_none();
-    let remarks = remarks::of(api, key, job);
+    let remarks = remarks::of(&api, key, job);
     let shown = remarks.iter().filter(|remark| !is_known || remark.kind != remarks::DEGRADED);
     let mut conditions: Vec<Value> = shown.map(|remark| of_remark(remark, "")).collect();
     let mut add = |kind: &str, current: bool, reason: &str, message: &str| {

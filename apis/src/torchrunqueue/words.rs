@@ -2,7 +2,7 @@
 
 use model::Phase;
 
-use crate::owned::{Access, OwnedType};
+use crate::owned::{Access, Bond, OwnedType};
 
 /// API version of both types.
 pub const API_VERSION: &str = "torchrun.ai/v1alpha1";
@@ -47,6 +47,7 @@ pub(super) const KAI_QUEUE: OwnedType = OwnedType {
     optional: true,
     access: Access::Managed,
     reports: None,
+    bond: Bond::None,
     reason: "A TorchrunQueue has a queue of the KAI scheduler, which is deleted with it.",
 };
 

@@ -39,7 +39,7 @@ fn yaml_files(below: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn documents(path: &Path) -> Vec<Value> {
+pub(crate) fn documents(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

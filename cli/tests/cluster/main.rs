@@ -14,4 +14,5 @@ mod kubectl;
 mod operator;
 #[path = "../common/probe.rs"]
 mod probe;
+mod rights;
 mod validate;

@@ -63,6 +63,7 @@ impl SimulationHooks<'_> {
     /// Executes one call, and records it if it changed something.
     fn record(&mut self, backend: &mut impl ClusterBackend, call: &ApiCall) -> ApiAnswer {
         let executed = backend.execute(call);
+        self.trace.called.insert((call.resource.clone(), call.verb));
         if let Some(audit) = self.audit.as_mut().filter(|_| executed.changed.is_some()) {
             self.trace.violations.extend(audit.check(backend.cluster()));
         }
