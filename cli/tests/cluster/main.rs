@@ -11,6 +11,7 @@ mod elastic;
 mod failover;
 mod from_voda;
 mod kubectl;
+mod namespace_limits;
 mod operator;
 #[path = "../common/probe.rs"]
 mod probe;
