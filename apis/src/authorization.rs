@@ -2,7 +2,7 @@
 //!
 //! The operator may write objects that the users of a namespace may not. An API says which objects decide whether the namespace of a
 //! job may have one ([`JobApi::authorization_reads`]), and decides ([`JobApi::authorize`]). It must not read anything itself. Tests:
-//! each API's, and the scenarios with `Forbidden`.
+//! `torchrunqueue/parent.rs`, and the scenarios `modelversion/namespace-forbids-*`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

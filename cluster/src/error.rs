@@ -168,7 +168,7 @@ pub(crate) mod refusal {
         error(404, "NotFound", format!("{} \"{name}\" not found", kind.qualified_plural()))
     }
 
-    /// 404: no such type of object.
+    /// 404: no such type of object. An API server knows no such path then, and answers without a reason.
     pub(crate) fn not_served(api_version: &str, kind: &str) -> ApiError {
         let message = format!("the server could not find the requested resource (kind {kind:?} of {api_version:?})");
         error(404, "", message)

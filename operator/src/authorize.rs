@@ -1,7 +1,7 @@
 //! Authorization of writes outside of a job's namespace: what decides them is read first.
 //!
-//! Owns what was read for the writes of this turn. It must not decide: the API of the
-//! job does ([`apis::authorization`]). Tests: `operator/tests/authorization.rs`, scenarios of ModelVersion and TorchrunQueue.
+//! Owns what was read for the writes of this turn. It must not decide: the API of the job does ([`apis::authorization`]). Tests: scenarios
+//! of ModelVersion, and those of TorchrunQueue with the flag `kai-parent-check`; `k8s-driver/tests/real/tenants.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
