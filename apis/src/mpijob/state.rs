@@ -2,11 +2,9 @@
 //!
 //! Must not hold anything back that `adopt` needs. Tests: `tests.rs`.
 
-use std::collections::BTreeMap;
-
 use engine::Job;
 use model::fact::{Adopted, ReportedEnd};
-use model::{JobFact, JobKey, Mirror, Phase, Share, Stamp, Text};
+use model::{JobFact, JobKey, Mirror, Phase, Stamp, Text};
 use serde_json::{Value, json};
 
 use super::MpiJob;
@@ -79,19 +77,9 @@ pub(super) fn patch(key: &JobKey, job: &Job, manifest: Option<&Value>) -> Value 
     json!({"metadata": {"annotations": annotations}, "spec": spec})
 }
 
-/// Reads the state of a job back from its object. Users may have written the mirror: what it says of places, nodes and other jobs is not
-/// believed. Places of workers that run are found, and the queue decides on them as on those of any other job.
+/// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
-    let mirror = Mirror {
-        share: Share::default(),
-        charge: None,
-        share_at: None,
-        share_loss: None,
-        refused: BTreeMap::new(),
-        learnt: Vec::new(),
-        ..mirror(object)
-    };
-    let mut adopted = adopt::of_mirror(object, mirror);
+    let mut adopted = adopt::of_mirror(object, mirror(object));
     adopted.started_at = time_at(object, &["status", "startTime"]);
     adopted.ended_at = time_at(object, &["status", "completionTime"]);
     for shown in &mut adopted.milestones {
