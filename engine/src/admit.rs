@@ -9,7 +9,8 @@ mod names;
 
 use model::fact::Adopted;
 use model::{
-    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Uid,
+    Fact, JobFact, JobKey, NodeFact, ObjectRef, OwnedFact, Phase, PodFact, ResourceVersion, ServiceFact, Stamp, Term,
+    Uid,
 };
 
 pub use self::lists::{ListView, Present, absent_waits};
@@ -300,6 +301,14 @@ impl State {
         }
         let is_newer = known.is_none_or(|job| fact.mirror > job.acked_stamp && fact.rv > job.rv);
         (is_newer && !self.covers(fact.mirror)).then(read)
+    }
+
+    /// Returns true if this operator or an earlier one may have written a mirror that users may write as well. `begins`: the term that begins
+    /// with this turn. No other operator writes while this one leads. One that was adopted is written again until a record changes the job.
+    pub fn is_own_mirror(&self, key: &JobKey, mirror: Stamp, begins: Option<Term>) -> bool {
+        self.covers(mirror)
+            || begins.is_some_and(|term| mirror.term <= term)
+            || self.jobs.summary(key).is_some_and(|job| mirror <= job.acked_stamp)
     }
 
     /// Returns true if a share was decided in an earlier term and never acknowledged: whether its write still comes is not known.

@@ -176,8 +176,9 @@ impl Operator {
         if self.state.is_deleted_job(key, &fact, arrival) {
             return;
         }
-        let is_believed = !api.is_foreign() || self.may_have_written(fact.mirror, facts.term_begins);
-        if !is_believed {
+        if api.is_foreign()
+            && !self.state.is_own_mirror(key, fact.mirror, facts.term_begins.then(|| self.terms.current()))
+        {
             // The operator writes its own again.
             fact.mirror = Stamp::default();
         } else if let Some(adopted) = self.state.adoption(key, &fact, facts.term_begins, || api.adopt(object)) {
@@ -187,12 +188,6 @@ impl Operator {
         facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
         self.translate(key, object, facts);
         self.needed_changed(key, facts);
-    }
-
-    /// Returns true for a mirror that this operator or an earlier one may have written, where every user with the right to edit the job may
-    /// write one. No other operator writes while this one leads.
-    fn may_have_written(&self, mirror: Stamp, term_begins: bool) -> bool {
-        self.state.covers(mirror) || term_begins && mirror.term <= self.terms.current()
     }
 
     fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {

@@ -177,6 +177,22 @@ fn a_job_is_adopted_when_the_log_does_not_cover_its_mirror() {
 }
 
 #[test]
+fn a_mirror_that_users_may_write_counts_where_an_operator_may_have_written_it() {
+    // (job, mirror, the term that begins, whether it counts)
+    for (job, mirror, begins, counts) in [
+        (key(), stamp(3, 5), None, true),
+        (key(), stamp(4, 1), None, false),
+        (key(), stamp(4, 1), Some(Term(5)), true),
+        (key(), stamp(6, 1), Some(Term(5)), false),
+        // It is no newer than that of the known job, in whatever log it was written.
+        (key(), stamp(2, 9), None, true),
+        (stranger(), stamp(2, 9), None, false),
+    ] {
+        assert_eq!(known(&[]).is_own_mirror(&job, mirror, begins), counts, "{job} {mirror} {begins:?}");
+    }
+}
+
+#[test]
 fn a_cluster_that_was_restored_shows_in_lists_and_reads() {
     let state = known(&[running("p0", 0, 20)]);
     let regressed = |known: u64| Admission::Regressed { known: ResourceVersion(known) };
