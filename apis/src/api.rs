@@ -10,7 +10,7 @@ use model::{
 };
 use serde_json::{Value, json};
 
-use crate::authorization::{ClusterObject, OwnedWrite};
+use crate::authorization::{AuthorizationReads, OwnedWrite};
 use crate::call::{ApiError, Resource, Verb};
 use crate::fields::Finding;
 use crate::objects::{self, at};
@@ -198,10 +198,10 @@ pub trait JobApi: Send + Sync {
         Err(FieldError::new("kind", object.kind.to_string(), "jobs of this API own no object of this kind"))
     }
 
-    /// Returns the objects that decide whether the namespace of a job may have an object that the job owns. They are read before each write
-    /// of it, which [`Self::authorize`] then decides. Nothing is decided where there are none.
-    fn authorization_reads(&self, _job: &JobKey, _object: &OwnedRef, _body: &Value) -> Vec<ClusterObject> {
-        Vec::new()
+    /// Returns the objects to read before a write of an object that a job owns, by which [`Self::authorize`] decides whether the namespace of
+    /// the job may have it; `None` where the job alone decides.
+    fn authorization_reads(&self, _job: &JobKey, _object: &OwnedRef, _body: &Value) -> Option<AuthorizationReads> {
+        None
     }
 
     /// Decides whether a write of an object that a job owns is sent.

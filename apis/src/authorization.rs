@@ -19,6 +19,15 @@ use crate::api::JobApi;
 /// An object without a namespace: its type and name.
 pub type ClusterObject = (Resource, Text);
 
+/// Objects that are read before a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthorizationReads {
+    /// Objects without a namespace, each read from the API server.
+    pub objects: Vec<ClusterObject>,
+    /// True to count objects of the same type that other jobs of the namespace have: [`OwnedWrite::others`].
+    pub others: bool,
+}
+
 /// Objects that were read before a write; `None` for one that does not exist.
 pub type Found = BTreeMap<ClusterObject, Option<Arc<Value>>>;
 
@@ -33,9 +42,9 @@ pub struct OwnedWrite<'a> {
     pub creates: bool,
     /// The object as it is created, or the patch.
     pub body: &'a Value,
-    /// Objects of the same type, as they are rendered, that other jobs of the namespace have.
+    /// Objects of the same type, as they are rendered, that other jobs of the namespace have; empty unless they were asked for.
     pub others: &'a [Value],
-    /// What was read.
+    /// Objects that were read from the API server.
     pub found: &'a Found,
 }
 

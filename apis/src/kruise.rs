@@ -7,7 +7,7 @@ use model::Text;
 use serde_json::{Value, json};
 
 use crate::objects::{list_at, text_at};
-use crate::owned::{Access, Bond, OwnedType};
+use crate::owned::{Access, OwnedType, Pods};
 
 /// Type of the requests.
 pub const REQUEST: OwnedType = OwnedType {
@@ -16,9 +16,9 @@ pub const REQUEST: OwnedType = OwnedType {
     plural: "containerrecreaterequests",
     namespaced: true,
     optional: true,
-    access: Access::Constant,
+    access: Access::Immutable,
     reports: None,
-    bond: Bond::OwnedByPods,
+    pods: Pods::Owners,
     reason: "OpenKruise restarts the containers of elastic pods in place.",
 };
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::api::{JobApi, RenderInput};
 use crate::demand;
 use crate::objects::{DIGEST, annotation, at, label, list_at, text_at, text_members};
-use crate::owned::{self, Access, Bond, OwnedType};
+use crate::owned::{self, Access, OwnedType, Pods};
 
 /// Label of a job that names a queue of Kueue.
 pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
@@ -40,7 +40,7 @@ pub const WORKLOAD: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "Kueue admits a job that names one of its queues by a Workload.",
     reports: Some("Kueue is told that a job has ended, that its pods run, and that an evicted one is gone."),
-    bond: Bond::None,
+    pods: Pods::Unrelated,
 };
 
 /// Kinds of nodes that Kueue assigns.
@@ -53,7 +53,7 @@ pub const RESOURCE_FLAVOR: OwnedType = OwnedType {
     access: Access::Read,
     reason: "Pods that Kueue admits run on nodes of the flavors that it assigned.",
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
 };
 
 /// Members of a pod's spec that Kueue counts and places by.

@@ -34,19 +34,19 @@ pub struct OwnedType {
     pub reason: &'static str,
     /// Reason for which the operator writes the status of its objects; `None` where it does not.
     pub reports: Option<&'static str>,
-    /// Owner references between its objects and pods, besides those to the job.
-    pub bond: Bond,
+    /// Owner references between its objects and pods.
+    pub pods: Pods,
 }
 
-/// Owner references between objects and pods.
+/// Owner references between the objects of a type and pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bond {
+pub enum Pods {
     /// There are none.
-    None,
+    Unrelated,
     /// Pods name an object as an owner.
-    OwnsPods,
+    Dependents,
     /// An object names a pod as an owner.
-    OwnedByPods,
+    Owners,
 }
 
 /// Access to the objects of a type.
@@ -55,7 +55,7 @@ pub enum Access {
     /// List, watch, create, patch and delete.
     Managed,
     /// List, watch, create and delete: what was created never changes.
-    Constant,
+    Immutable,
     /// Get, and create where no object has the name: all are of [`Keep::Left`].
     Left,
     /// Get.
@@ -65,14 +65,14 @@ pub enum Access {
 impl Access {
     /// Returns true if its objects are watched.
     pub fn is_watched(self) -> bool {
-        matches!(self, Self::Managed | Self::Constant)
+        matches!(self, Self::Managed | Self::Immutable)
     }
 
     /// Returns the verbs that it needs.
     pub fn verbs(self) -> Vec<&'static str> {
         match self {
             Self::Managed => vec!["get", "list", "watch", "create", "patch", "delete"],
-            Self::Constant => vec!["get", "list", "watch", "create", "delete"],
+            Self::Immutable => vec!["get", "list", "watch", "create", "delete"],
             Self::Left => vec!["get", "create"],
             Self::Read => vec!["get"],
         }
@@ -101,7 +101,7 @@ pub const CLAIM: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "Volumes of a job are claimed for it, and kept or deleted with it.",
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
 };
 
 /// Settings that pods read as files or variables.
@@ -114,7 +114,7 @@ pub const CONFIG_MAP: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "A TorchrunQueue makes those of its templates, and patches and deletes them.",
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
 };
 
 /// Services of a whole job. Their type is that of the services of slots.
@@ -127,7 +127,7 @@ pub const SERVICE: OwnedType = OwnedType {
     access: Access::Managed,
     reason: "Services are created, patched and deleted.",
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
 };
 
 /// Reads the fact about an object that a job owns.

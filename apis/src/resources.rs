@@ -7,7 +7,7 @@ use model::Kind;
 
 use crate::api::JobApi;
 use crate::call::{Resource, Verb};
-use crate::owned::{Bond, OwnedType};
+use crate::owned::{OwnedType, Pods};
 use crate::registry::Registry;
 
 /// Verbs on one resource or subresource, and what needs them.
@@ -190,7 +190,7 @@ fn owned_by_jobs(owned: &OwnedType) -> ServedResource {
     let own = Right { subresource: "", verbs: owned.access.verbs(), reasons: vec![owned.reason] };
     let status =
         owned.reports.map(|reason| Right { subresource: "status", verbs: vec!["patch"], reasons: vec![reason] });
-    let owns = (owned.bond == Bond::OwnsPods)
+    let owns = (owned.pods == Pods::Dependents)
         .then(|| finalizers("Pods name an object as an owner whose deletion waits for them."));
     ServedResource {
         resource: owned.resource(),
@@ -242,7 +242,7 @@ impl Registry {
                 right.verbs.push("patch");
                 right.reasons = vec![reason];
             }
-            if core.kind == Some(Kind::Pod) && self.owned_types().any(|owned| owned.bond == Bond::OwnedByPods) {
+            if core.kind == Some(Kind::Pod) && self.owned_types().any(|owned| owned.pods == Pods::Owners) {
                 served.rights.push(finalizers("Objects name a pod as an owner whose deletion waits for them."));
             }
             if core.kind == Some(Kind::Pod) && self.iter().any(|api| api.log_container().is_some()) {

@@ -56,6 +56,6 @@ pub use error::Error;
 pub use kubeconfig::Identity;
 pub use mpi_operator::MpiOperator;
 pub use options::Options;
-pub use plane::ControlPlane;
+pub use plane::{ControlPlane, Definition};
 pub use process::{ProcessId, Usage};
 pub use wait::{TEST_TIMEOUT, until, until_within};

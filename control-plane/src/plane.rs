@@ -2,7 +2,10 @@
 //!
 //! Owns the order in which things start and what counts as ready. Tests: `tests/`.
 
+mod definition;
 mod ready;
+
+pub use self::definition::Definition;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
-//! Authorization of writes outside of a job's namespace: what decides them is read first.
+//! Reads the objects that decide a write outside of a job's namespace before it.
 //!
-//! Owns what was read for the writes of this turn. It must not decide: the API of the job does ([`apis::authorization`]). Tests: scenarios
+//! Owns the objects that were read for the writes of this turn. It must not decide: the API of the job does ([`apis::authorization`]). Tests: scenarios
 //! of ModelVersion, and those of TorchrunQueue with the flag `kai-parent-check`; `k8s-driver/tests/real/tenants.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,10 +14,10 @@ use crate::answers::outcome_of;
 use crate::intake::Intake;
 use crate::operator::Operator;
 
-/// What was read before the writes that a turn dispatches, by job and object.
+/// Objects that were read before the writes of a turn, by job and written object.
 pub(crate) type Reads = BTreeMap<JobKey, BTreeMap<ObjectRef, Found>>;
 
-/// What is to be done with a rendered call.
+/// Decision on a rendered call.
 pub(crate) enum Verdict {
     /// It is sent.
     Permitted,
@@ -36,15 +36,12 @@ impl Operator {
         let (Some(api), Some(body)) = (self.registry.api_of(key).cloned(), &call.body) else {
             return Verdict::Permitted;
         };
-        let needed = api.authorization_reads(key, object, body);
-        if needed.is_empty() {
-            return Verdict::Permitted;
-        }
+        let Some(needed) = api.authorization_reads(key, object, body) else { return Verdict::Permitted };
         let found = self.reads.get_mut(key).and_then(|reads| reads.remove(&command.object())).unwrap_or_default();
-        if let Some(next) = needed.into_iter().find(|needed| !found.contains_key(needed)) {
+        if let Some(next) = needed.objects.into_iter().find(|needed| !found.contains_key(needed)) {
             return Verdict::Undecided { found, next };
         }
-        let others = self.others(key, object);
+        let others = if needed.others { self.others(key, object) } else { Vec::new() };
         let creates = matches!(command, Command::CreateOwned { .. });
         let write = OwnedWrite { job: key, object, creates, body, others: &others, found: &found };
         api.authorize(&write).map_or_else(Verdict::Refused, |()| Verdict::Permitted)

@@ -52,8 +52,7 @@ impl Inbox {
         })
     }
 
-    /// Returns the newest term in the mirrors of the jobs that wait. Those of other projects' types tell none: their users may write
-    /// them.
+    /// Returns the newest term in the mirrors of the jobs that wait, without jobs of other projects' types: users may write their status.
     pub(crate) fn newest_mirrored_term(&self, registry: &Registry) -> Term {
         let is_own = |key: &JobKey| registry.api_of(key).is_some_and(|api| !api.is_foreign());
         let term = |seen: &ObservedObject| {

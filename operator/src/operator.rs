@@ -86,7 +86,7 @@ pub struct Operator {
     pub(crate) needs: Needs,
     pub(crate) foreign: ForeignPods,
     pub(crate) manifests: Manifests,
-    /// What was read before writes.
+    /// Objects that were read before writes.
     pub(crate) reads: Reads,
     pub(crate) recent_ends: RecentEnds,
     pub(crate) launches: Launches,

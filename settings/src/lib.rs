@@ -40,11 +40,24 @@ pub struct ApiSettings {
 }
 
 impl ApiSettings {
-    /// Reads the settings that flags ask for; what they leave out has its default. Other flags are passed over.
+    /// The settings of a scenario or run with these flags; what they leave out has its default. Other flags are passed over. Parents of KAI
+    /// Queues are not checked: there are none.
     ///
     /// # Errors
     /// When a value cannot be read.
     pub fn read(flags: &BTreeMap<String, Value>) -> Result<Self, flags::Error> {
-        Ok(Self { torch: torch::read(flags)?, torchrun: torchrun::read(flags)? })
+        Self::with(TorchrunSettings::default(), flags)
+    }
+
+    /// The settings of an operator that is started with these flags. It checks parents of KAI Queues.
+    ///
+    /// # Errors
+    /// When a value cannot be read.
+    pub fn of_operator(flags: &BTreeMap<String, Value>) -> Result<Self, flags::Error> {
+        Self::with(TorchrunSettings { checks_parents: true }, flags)
+    }
+
+    fn with(torchrun: TorchrunSettings, flags: &BTreeMap<String, Value>) -> Result<Self, flags::Error> {
+        Ok(Self { torch: torch::read(flags)?, torchrun: torchrun::read(torchrun, flags)? })
     }
 }

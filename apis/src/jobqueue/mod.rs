@@ -1,14 +1,14 @@
 //! JobQueue (`torchrun.ai/v1alpha1`): what the first generation of the torchrun controller called a [`TorchrunQueue`].
 //!
 //! It is the same object under another kind: everything but the names is that kind's. A cluster that never had one needs no definition of
-//! it. Tests: at the end, and the scenarios of self.successor.
+//! it. Tests: at the end, and the scenarios of TorchrunQueue.
 
 use model::fact::Adopted;
 use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::api::{JobApi, RenderInput};
-use crate::authorization::{ClusterObject, OwnedWrite};
+use crate::authorization::{AuthorizationReads, OwnedWrite};
 use crate::call::{ApiError, Resource, Verb};
 use crate::fields::{Finding, Findings};
 use crate::owned::OwnedType;
@@ -68,7 +68,7 @@ impl JobApi for JobQueue {
         self.successor.owned(source, job, object)
     }
 
-    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Vec<ClusterObject> {
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Option<AuthorizationReads> {
         self.successor.authorization_reads(job, object, body)
     }
 

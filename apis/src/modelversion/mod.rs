@@ -1,8 +1,8 @@
 //! ModelVersion (`model.distributed.io/v1alpha1`): a trained model and the image that is built of it, as torch-on-k8s served it.
 //!
 //! To the engine a version is a job of one pod, which owns the volume that the pod builds from. `spec` and `storage` read the object,
-//! `objects` renders from it, `security` decides whether the volume is created, `status` and `adopt` write and read its status, `crd` is its schema, `words` its vocabulary. Nothing
-//! here decides anything about a build. Tests: `tests.rs`.
+//! `objects` renders from it, `security` decides whether the volume is created, `status` and `adopt` write and read its status, `crd` is
+//! its schema, `words` its vocabulary. Nothing here decides anything about a build. Tests: `tests.rs`.
 
 mod adopt;
 mod crd;
@@ -22,7 +22,7 @@ use serde_json::Value;
 use settings::ModelSettings;
 
 use crate::api::{JobApi, Needed, PodSlot, RenderInput};
-use crate::authorization::{self, ClusterObject, OwnedWrite};
+use crate::authorization::{AuthorizationReads, OwnedWrite, namespace_of};
 use crate::call::{ApiError, Resource, Verb};
 use crate::fields::Finding;
 use crate::models;
@@ -109,8 +109,9 @@ impl JobApi for ModelVersion {
     }
 
     /// A volume is of storage outside of the namespace.
-    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, _body: &Value) -> Vec<ClusterObject> {
-        if *object == words::VOLUME.named(&object.name) { vec![authorization::namespace_of(job)] } else { Vec::new() }
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, _body: &Value) -> Option<AuthorizationReads> {
+        let is_volume = *object == words::VOLUME.named(&object.name);
+        is_volume.then(|| AuthorizationReads { objects: vec![namespace_of(job)], others: false })
     }
 
     fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {

@@ -1,4 +1,4 @@
-//! Pod Security of the namespace of a version: whether its pods could mount the storage that its volume is made of.
+//! Decides by Pod Security of the namespace whether the volume of a version is created: only where a pod there could mount its storage.
 //!
 //! Owns the label and its levels. It must not read the namespace. Tests: `tests.rs`.
 //!

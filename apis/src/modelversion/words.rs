@@ -2,7 +2,7 @@
 
 use model::Phase;
 
-use crate::owned::{Access, Bond, OwnedType};
+use crate::owned::{Access, OwnedType, Pods};
 
 /// API version of both types.
 pub const API_VERSION: &str = "model.distributed.io/v1alpha1";
@@ -33,9 +33,9 @@ pub(super) const VOLUME: OwnedType = OwnedType {
     plural: "persistentvolumes",
     namespaced: false,
     optional: false,
-    access: Access::Constant,
+    access: Access::Immutable,
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
     reason: "The storage of a model is a volume of its ModelVersion, which is deleted with it.",
 };
 
@@ -48,7 +48,7 @@ pub(super) const CONFIG_MAP: OwnedType = OwnedType {
     optional: false,
     access: Access::Left,
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
     reason: "The Dockerfile of model images is created in a namespace that has none.",
 };
 

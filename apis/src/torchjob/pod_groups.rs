@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::words::{GROUP, GROUP_LABEL, Task};
 use crate::api::RenderInput;
 use crate::objects::{at, text_at};
-use crate::owned::{self, Access, Bond, OwnedType};
+use crate::owned::{self, Access, OwnedType, Pods};
 
 /// Type of the groups.
 pub(super) const POD_GROUP: OwnedType = OwnedType {
@@ -23,7 +23,7 @@ pub(super) const POD_GROUP: OwnedType = OwnedType {
     optional: true,
     access: Access::Managed,
     reports: None,
-    bond: Bond::OwnsPods,
+    pods: Pods::Dependents,
     reason: "Volcano starts the pods of a job's types together.",
 };
 

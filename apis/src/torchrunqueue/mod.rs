@@ -26,7 +26,7 @@ use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::api::{JobApi, RenderInput};
-use crate::authorization::{ClusterObject, OwnedWrite};
+use crate::authorization::{AuthorizationReads, OwnedWrite};
 use crate::call::{ApiError, Resource, Verb};
 use crate::fields::{Finding, Findings};
 use crate::objects::finalized_job_fact;
@@ -83,9 +83,9 @@ impl JobApi for TorchrunQueue {
     }
 
     /// A KAI Queue takes from what its parent has.
-    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Vec<ClusterObject> {
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Option<AuthorizationReads> {
         let is_checked = self.settings.checks_parents && *object == words::KAI_QUEUE.named(&object.name);
-        if is_checked { parent::reads(job, object, body) } else { Vec::new() }
+        is_checked.then(|| parent::reads(job, object, body))
     }
 
     fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {

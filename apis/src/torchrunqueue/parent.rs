@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::settings::{AMOUNTS, RESOURCES};
 use super::words::KAI_QUEUE;
-use crate::authorization::{self, ClusterObject, OwnedWrite, forbidden};
+use crate::authorization::{AuthorizationReads, OwnedWrite, forbidden, namespace_of};
 use crate::call::ApiError;
 use crate::fields::{Findings, join};
-use crate::namespace_selector;
-use crate::objects::{annotation, at, text_at, text_members};
+use crate::objects::{annotation, at, text_at};
+use crate::{namespace, namespace_selector};
 
 /// Annotation: a label selector, as JSON, of the namespaces that may have queues below this one. `{}` selects all.
 pub(super) const NAMESPACES: &str = "trainyard.dev/namespace-selector";
@@ -24,13 +24,17 @@ pub(super) const RESOURCES_OF_NAMESPACE: &str = "trainyard.dev/namespace-resourc
 
 /// An amount in thousandths of KAI's units.
 type Amount = i128;
-/// What KAI takes -1 for.
+/// The amount that KAI spells -1.
 const UNLIMITED: Amount = i128::MAX;
+/// The amount 1: the weight of a queue that names none.
+const ONE: Amount = 1000;
+/// Amount that is bounded for each queue by itself: its part of unused resources is counted by it.
+const WEIGHT: &str = "overQuotaWeight";
 
 /// Returns the objects that decide whether a namespace may have a KAI Queue: its parent, that queue itself, and the namespace.
-pub(super) fn reads(job: &JobKey, object: &OwnedRef, body: &Value) -> Vec<ClusterObject> {
+pub(super) fn reads(job: &JobKey, object: &OwnedRef, body: &Value) -> AuthorizationReads {
     let queue = |name: &str| (KAI_QUEUE.resource(), Text::from(name));
-    vec![queue(parent_of(body)), queue(&object.name), authorization::namespace_of(job)]
+    AuthorizationReads { objects: vec![queue(parent_of(body)), queue(&object.name), namespace_of(job)], others: true }
 }
 
 /// Decides whether a KAI Queue is created or patched.
@@ -52,10 +56,8 @@ fn judge(write: &OwnedWrite<'_>) -> Result<(), String> {
              that may have queues below it"
         )
     })?;
-    let labels: BTreeMap<Text, Text> = text_members(write.namespace().and_then(|it| at(it, &["metadata", "labels"])))
-        .map(|(key, value)| (Text::from(key), Text::from(value)))
-        .collect();
-    if !selector.selects_namespace(namespace, Some(&labels)) {
+    let found = write.namespace().and_then(|namespace| namespace::fact(namespace).ok());
+    if !selector.selects_namespace(namespace, found.as_ref().map(|found| &found.labels)) {
         return Err(format!(
             "spec.queue.parentQueue: namespace {namespace} may have no queue below KAI Queue {name}: its annotation {NAMESPACES} does \
              not select it"
@@ -67,7 +69,7 @@ fn judge(write: &OwnedWrite<'_>) -> Result<(), String> {
         for (key, _) in AMOUNTS {
             let most = match bounds.get(&(resource, key)) {
                 Some(most) => *most,
-                None if key == WEIGHT => 1000,
+                None if key == WEIGHT => ONE,
                 None => amount(parent, resource, key),
             };
             let own = amount(write.body, resource, key);
@@ -85,9 +87,6 @@ fn judge(write: &OwnedWrite<'_>) -> Result<(), String> {
     }
     Ok(())
 }
-
-/// Amount that no sum is made of: a share of what is left over.
-const WEIGHT: &str = "overQuotaWeight";
 
 fn parent_of(body: &Value) -> &str {
     text_at(body, &["spec", "parentQueue"]).unwrap_or_default()
@@ -148,7 +147,7 @@ fn read(value: &Value) -> Option<Amount> {
 fn words(amount: Amount) -> String {
     match amount {
         UNLIMITED => "-1 (unlimited)".to_owned(),
-        amount if amount % 1000 == 0 => (amount / 1000).to_string(),
+        amount if amount % ONE == 0 => (amount / ONE).to_string(),
         amount => format!("{amount}m"),
     }
 }
@@ -186,7 +185,7 @@ mod tests {
         let names = reads(&job, &object, &body);
         let namespace = json!({"metadata": {"name": "ml", "labels": {"team": "a"}}});
         let found = [top, existing.then(|| json!({})), Some(namespace)].map(|object| object.map(Arc::new));
-        let found: Found = names.into_iter().zip(found).collect();
+        let found: Found = names.objects.into_iter().zip(found).collect();
         authorize(&OwnedWrite { job: &job, object: &object, creates, body: &body, others, found: &found })
     }
 

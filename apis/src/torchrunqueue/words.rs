@@ -2,7 +2,7 @@
 
 use model::Phase;
 
-use crate::owned::{Access, Bond, OwnedType};
+use crate::owned::{Access, OwnedType, Pods};
 
 /// API version of both types.
 pub const API_VERSION: &str = "torchrun.ai/v1alpha1";
@@ -47,7 +47,7 @@ pub(super) const KAI_QUEUE: OwnedType = OwnedType {
     optional: true,
     access: Access::Managed,
     reports: None,
-    bond: Bond::None,
+    pods: Pods::Unrelated,
     reason: "A TorchrunQueue has a queue of the KAI scheduler, which is deleted with it.",
 };
 

@@ -11,9 +11,14 @@ pub(crate) struct Operator(Child);
 impl Operator {
     /// Starts one with its log in a directory.
     pub(crate) fn start(cluster: &Cluster, data: &Path) -> Self {
+        Self::start_with(cluster, data, &["--leader-elect=false"])
+    }
+
+    /// Starts one with further arguments.
+    pub(crate) fn start_with(cluster: &Cluster, data: &Path, arguments: &[&str]) -> Self {
         let account = control_plane::Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };
         let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-        command.args(["operator", "--leader-elect=false", "--log-address=none", "--health-address=127.0.0.1:0"]);
+        command.args(["operator", "--log-address=none", "--health-address=127.0.0.1:0"]).args(arguments);
         command.arg("--data-directory").arg(data);
         command.arg("--kubeconfig").arg(cluster.plane.kubeconfig_for(account).unwrap());
         Self(cluster.plane.spawn("operator", command).unwrap())

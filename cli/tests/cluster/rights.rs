@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Command;
 
 use apis::Registry;
-use control_plane::{Component, Identity, Options, until};
+use control_plane::{Component, Definition, Options, until};
 use serde_json::{Value, json};
 
 use crate::common::Cluster;
 use crate::deploy::documents;
+use crate::operator::Operator;
 
 const ACCOUNT: &str = "system:serviceaccount:trainyard-system:trainyard";
 
@@ -66,28 +66,17 @@ fn of_scenarios() -> BTreeSet<Right> {
     rights
 }
 
-/// Defines the types of other projects, with any fields.
+/// Defines every type that a cluster may lack: those of other projects with any fields.
 fn define_others(cluster: &Cluster) {
-    for row in Registry::all()
-        .resources()
-        .iter()
-        .filter(|row| row.optional && !row.resource.api_version.starts_with("kubeflow"))
-    {
-        let Some((group, version)) = row.resource.api_version.split_once('/') else { continue };
-        let name = format!("{}.{group}", row.plural);
-        if cluster.try_kubectl(&["get", "crd", &name]).is_ok() {
-            continue;
+    let registry = Registry::all();
+    for row in registry.resources().iter().filter(|row| row.optional) {
+        if let Some(api) = registry.get(&row.resource) {
+            cluster.apply(&api.crd().to_string());
+        } else {
+            let (api_version, kind) = (&*row.resource.api_version, &*row.resource.kind);
+            let definition = Definition { api_version, kind, plural: row.plural, namespaced: row.namespaced };
+            cluster.plane.define(definition).unwrap();
         }
-        let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let schema = json!({"type": "object", "properties": {"spec": any, "status": any}, "x-kubernetes-preserve-unknown-fields": true});
-        let scope = if row.namespaced { "Namespaced" } else { "Cluster" };
-        cluster.apply(&json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-            "spec": {"group": group, "scope": scope, "names": {"kind": &*row.resource.kind, "plural": row.plural},
-                "versions": [{"name": version, "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": schema}}]}}).to_string());
-    }
-    for api in Registry::all().iter().filter(|api| api.is_foreign()) {
-        cluster.apply(&api.crd().to_string());
     }
     cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
 }
@@ -190,13 +179,8 @@ fn the_account_is_refused_nothing_and_has_no_right_that_it_does_not_use() {
     define_others(&cluster);
     until("the default account", || cluster.try_kubectl(&["get", "serviceaccount", "default"]));
 
-    let account = Identity::ServiceAccount { namespace: "trainyard-system", name: "trainyard" };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_trainyard"));
-    command.args(["operator", "--log-address=none", "--health-address=127.0.0.1:0"]);
-    command.arg("--leader-elect-resource-namespace=trainyard-system");
-    command.arg("--data-directory").arg(at("data"));
-    command.arg("--kubeconfig").arg(cluster.plane.kubeconfig_for(account).unwrap());
-    let mut operator = cluster.plane.spawn("operator", command).unwrap();
+    let lease = "--leader-elect-resource-namespace=trainyard-system";
+    let operator = Operator::start_with(&cluster, &at("data"), &[lease]);
 
     cluster.apply(MANIFESTS);
     let exists = |object: &str| {
@@ -226,8 +210,7 @@ fn the_account_is_refused_nothing_and_has_no_right_that_it_does_not_use() {
         cluster.kubectl(&["delete", kind, "--all", "--namespace=default", "--timeout=120s"]);
     }
     cluster.kubectl(&["delete", "trainingqueues", "--all", "--timeout=120s"]);
-    operator.kill().unwrap();
-    operator.wait().unwrap();
+    drop(operator);
 
     let (refused, used) = audited(&at("audit.log"));
     assert!(refused.is_empty(), "{refused:#?}");

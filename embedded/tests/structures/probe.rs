@@ -29,7 +29,7 @@ pub(crate) const POOL: OwnedType = OwnedType {
     optional: true,
     access: Access::Managed,
     reports: None,
-    bond: apis::owned::Bond::None,
+    pods: apis::owned::Pods::Unrelated,
     reason: "Pools of nodes are made for jobs.",
 };
 

@@ -1,7 +1,7 @@
 //! Attacks of a tenant with the right to write jobs in one namespace, against a real API server: jobs of others start all the same.
 
 use apis::Registry;
-use control_plane::until;
+use control_plane::{Definition, until};
 use serde_json::{Value, json};
 use settings::{ApiSettings, TorchrunSettings};
 
@@ -22,12 +22,16 @@ fn read(space: &Space, object: &str, path: &str) -> String {
     space.kubectl(&["get", object, &format!("--output=jsonpath={path}")])
 }
 
-fn until_invalid(space: &Space, name: &str, words: &str) {
-    let object = format!("aitrainingjob/{name}");
-    until(&format!("{name} is invalid"), || {
-        let said = read(space, &object, "{.status.conditions[?(@.type=='Invalid')].message}");
-        if said.contains(words) { Ok(()) } else { Err(read(space, &object, "{.status}")) }
+fn until_said(space: &Space, object: &str, path: &str, words: &str) {
+    until(&format!("{object} says {words}"), || {
+        let said = read(space, object, path);
+        if said.contains(words) { Ok(()) } else { Err(read(space, object, "{.status}")) }
     });
+}
+
+fn until_invalid(space: &Space, name: &str, words: &str) {
+    let message = "{.status.conditions[?(@.type=='Invalid')].message}";
+    until_said(space, &format!("aitrainingjob/{name}"), message, words);
 }
 
 fn until_pod(space: &Space, name: &str) {
@@ -84,14 +88,7 @@ fn strict(space: &Space, data: &std::path::Path) -> Operator {
     operator
 }
 
-fn until_said(space: &Space, object: &str, path: &str, words: &str) {
-    until(&format!("{object} says {words}"), || {
-        let said = read(space, object, path);
-        if said.contains(words) { Ok(()) } else { Err(said) }
-    });
-}
-
-/// Returns the name of an object, or nothing where there is none.
+/// Returns true if an object exists.
 fn exists(space: &Space, object: &str) -> bool {
     !space.kubectl(&["get", object, "--ignore-not-found", "--output=name"]).is_empty()
 }
@@ -128,13 +125,8 @@ fn a_model_gets_no_volume_that_pod_security_of_its_namespace_forbids() {
 #[test]
 fn a_queue_takes_nothing_that_its_parent_does_not_give_to_its_namespace() {
     let (space, data) = (Space::new("parents"), directory());
-    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}});
-    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "queues.scheduling.run.ai"},
-        "spec": {"group": "scheduling.run.ai", "scope": "Cluster", "names": {"kind": "Queue", "plural": "queues"},
-            "versions": [{"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}});
-    plane().apply(&definition.to_string()).unwrap();
-    space.kubectl(&["wait", "--for=condition=Established", "crd/queues.scheduling.run.ai", "--timeout=60s"]);
+    let queues = Definition { api_version: "scheduling.run.ai/v2", kind: "Queue", plural: "queues", namespaced: false };
+    plane().define(queues).unwrap();
     let [top, of_admin, own] = ["top", "admin", "own"].map(|name| format!("{name}-{}", space.name));
     let kai = |name: &str, spec: Value| {
         let queue =

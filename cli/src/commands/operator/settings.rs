@@ -335,9 +335,8 @@ impl Settings {
 
     /// Returns the APIs that are served, with the settings that their specs are translated with.
     pub(super) fn registry(&self) -> Result<apis::Registry, Failure> {
-        let usual = (settings::torchrun::PARENT_CHECK.to_owned(), Value::Bool(true));
-        let given: BTreeMap<String, Value> = std::iter::once(usual).chain(self.given()?).collect();
-        Ok(apis::Registry::with(settings::ApiSettings::read(&given)?))
+        let given: BTreeMap<String, Value> = self.given()?.into_iter().collect();
+        Ok(apis::Registry::with(settings::ApiSettings::of_operator(&given)?))
     }
 
     /// Returns the arguments of the process.
