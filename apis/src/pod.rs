@@ -5,7 +5,7 @@
 
 mod ended;
 
-use model::{ContainerEnd, ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text};
+use model::{ContainerEnd, ContainerFact, ContainerState, FieldError, PodFact, PodPhase, Text, printable};
 use serde_json::Value;
 
 use crate::api::JobApi;
@@ -169,7 +169,8 @@ fn reason(of: &Value) -> Text {
 fn terminated(state: &Value) -> Option<ContainerEnd> {
     let terminated = state.get("terminated").filter(|value| value.is_object())?;
     let code = terminated.get("exitCode").and_then(Value::as_i64).unwrap_or_default();
-    let message = text_at(terminated, &["message"]);
+    let message = text_at(terminated, &["message"]).map(printable::output);
+    let message = message.as_deref();
     Some(ContainerEnd {
         // A code beyond 32 bits is no code a process can exit with: it must not read as success.
         code: i32::try_from(code).unwrap_or(-1),

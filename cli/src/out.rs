@@ -5,13 +5,15 @@
 
 mod printer;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use std::process;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use model::Timestamp;
+use console::AnsiCodeIterator;
+use model::{Timestamp, printable};
 
 use self::printer::Printer;
 
@@ -182,9 +184,9 @@ pub(crate) fn warn(text: &str) {
     error_line(&format!("trainyard: {text}"));
 }
 
-/// Prints a line on standard error as it stands. What becomes of it is not known.
+/// Prints a line on standard error. What becomes of it is not known.
 pub(crate) fn error_line(text: &str) {
-    print_error(&format!("{text}\n"));
+    print_error(&format!("{}\n", shown(text)));
 }
 
 fn print_error(text: &str) {
@@ -235,14 +237,27 @@ pub(crate) fn unwritten() -> u64 {
     [&PRINTER, &ERROR_PRINTER].iter().filter_map(|printer| printer.get()).map(Printer::unwritten).sum()
 }
 
-/// Prints lines.
+/// Prints lines for a reader.
 pub(crate) fn lines(all: &[String]) {
-    print(&all.iter().fold(String::new(), |text, line| text + line + "\n"));
+    print(&all.iter().fold(String::new(), |text, line| text + &shown(line) + "\n"));
 }
 
-/// Prints one line.
+/// Prints one line for a reader.
 pub(crate) fn line(text: &str) {
-    print(&format!("{text}\n"));
+    print(&format!("{}\n", shown(text)));
+}
+
+/// Returns a text for a reader: what others wrote into names, messages and logs gives the terminal no orders. Colours are this
+/// command's own.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if !text.contains(printable::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let parts = AnsiCodeIterator::new(text).map(|(part, is_code)| {
+        let is_colour = is_code && part.starts_with("\u{1b}[") && part.ends_with('m');
+        if is_colour { Cow::Borrowed(part) } else { printable::escaped(part) }
+    });
+    Cow::Owned(parts.collect())
 }
 
 /// A time as RFC 3339 with milliseconds.
@@ -280,7 +295,19 @@ fn local_time(at: Timestamp, form: &str) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{plain, shown};
+
+    #[test]
+    fn what_others_wrote_gives_the_terminal_no_orders() {
+        for (text, want) in [
+            ("a\tplain line", "a\tplain line"),
+            ("\u{1b}[1mbold\u{1b}[0m", "\u{1b}[1mbold\u{1b}[0m"),
+            ("\u{1b}[2J\u{1b}[31mred", "\\u001b[2J\u{1b}[31mred"),
+            ("\u{1b}]0;title\u{7}\u{202e}x", "\\u001b]0;title\\u0007\\u202ex"),
+        ] {
+            assert_eq!(shown(text), want, "{text:?}");
+        }
+    }
 
     #[test]
     fn messages_have_no_words_of_libraries() {

@@ -351,7 +351,7 @@ impl Progress {
     }
 
     fn joined(table: &[String]) -> String {
-        table.iter().fold(String::new(), |text, line| text + line + "\n")
+        table.iter().fold(String::new(), |text, line| text + &out::shown(line) + "\n")
     }
 
     /// Returns the jobs that ended and were deleted since, with the phases that they ended in.

@@ -6,6 +6,7 @@
 mod torchrun;
 
 pub use self::torchrun::of_failing_rank;
+use crate::printable;
 
 /// Line that begins the frames of an exception.
 const TRACEBACK: &str = "Traceback (most recent call last):";
@@ -45,9 +46,9 @@ const MAX_MESSAGE_LINES: usize = 3;
 #[must_use]
 pub fn condensed(text: &str, max: usize) -> Option<String> {
     let error = error_file(text);
-    let text = error.as_deref().unwrap_or(text);
-    let words = of_failing_rank(text).unwrap_or_else(|| {
-        let lines = plain_lines(text);
+    let text = printable::output(error.as_deref().unwrap_or(text));
+    let words = of_failing_rank(&text).unwrap_or_else(|| {
+        let lines = plain_lines(&text);
         exceptions(&lines).pop().map_or_else(|| once(&lines).join("\n"), |exception| exception.lines().join("\n"))
     });
     cut(words.trim(), max)

@@ -30,6 +30,7 @@ pub mod owned;
 pub mod phase;
 pub mod pod;
 pub mod policy;
+pub mod printable;
 pub mod progress;
 pub mod queue;
 pub mod requirements;

@@ -1,5 +1,6 @@
 //! The job model: what a user asked for, free of any one API's spelling.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::phase::Phase;
 use crate::policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
 };
+use crate::printable;
 use crate::queue::QueueSpec;
 use crate::requirements::PodRequirements;
 use crate::share::{Demand, GpuRequest, SizeRange};
@@ -327,6 +329,11 @@ pub enum Milestones {
     EachPhase,
 }
 
+/// Maximum number of characters of a path, and of a value, in a message.
+const SHOWN_MAX: usize = 300;
+/// Maximum number of characters of a problem in a message: it may quote a value.
+const PROBLEM_MAX: usize = 1000;
+
 /// A field of a manifest that cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FieldError {
@@ -347,12 +354,21 @@ impl FieldError {
     }
 }
 
+/// Cuts a text after `max` characters.
+fn cut(text: &str, max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => Cow::Owned(text.get(..end).unwrap_or_default().to_owned() + "…"),
+        None => Cow::Borrowed(text),
+    }
+}
+
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.path, self.problem, self.value)?;
-        match &self.suggestion {
-            Some(suggestion) => write!(f, "; did you mean {suggestion}?"),
-            None => Ok(()),
-        }
+        // Names of members are a user's, as values are.
+        let path = cut(&self.path, SHOWN_MAX).replace('\n', "\\n");
+        let hint =
+            self.suggestion.as_ref().map(|suggestion| format!("; did you mean {suggestion}?")).unwrap_or_default();
+        let text = format!("{path}: {} ({}){hint}", cut(&self.problem, PROBLEM_MAX), cut(&self.value, SHOWN_MAX));
+        f.write_str(&printable::escaped(&text))
     }
 }

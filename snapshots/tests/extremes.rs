@@ -1,9 +1,9 @@
 //! Extremes: whatever a field of a tenant's job says, the operator goes on, and the job of another tenant starts.
 //!
 //! Each value inside `spec` of a small job of every API is replaced by the largest, the deepest, the longest and the most numerous that
-//! an object can hold.
+//! an object can hold. What is written about it can be shown and stored.
 
-use model::Phase;
+use model::{Phase, printable};
 use serde_json::{Map, Value, json};
 use simulator::{Scenario, scenario};
 
@@ -33,6 +33,10 @@ steps:
 const MANY: usize = 500;
 /// Characters of a text that is made long.
 const LONG: usize = 100_000;
+/// Characters that the message of an Event may have, by the API server's validation of `events.k8s.io`.
+const LONGEST_EVENT: usize = 1024;
+/// Characters that the message of a condition may have, by `metav1.Condition`.
+const LONGEST_MESSAGE: usize = 32_768;
 /// Levels of a value that is made deep: more than an object may have, and fewer than its reader cuts off.
 const DEEP: usize = 90;
 
@@ -51,6 +55,11 @@ fn extremes(value: &Value) -> Vec<Value> {
             let some = members.values().next().cloned().unwrap_or_default();
             let many: Map<String, Value> = (0..MANY).map(|n| (format!("k{n}"), some.clone())).collect();
             all.push(Value::Object(many));
+            for name in ["\u{1b}[2J\n\u{202e}".to_owned(), "a".repeat(LONG)] {
+                let mut more = members.clone();
+                more.insert(name, some.clone());
+                all.push(Value::Object(more));
+            }
         }
         Value::Bool(_) | Value::Null => {}
     }
@@ -73,11 +82,35 @@ fn with_gpus(value: &mut Value) {
     }
 }
 
+/// Finds the messages in an object that give a terminal orders, or that an API server refuses for their length.
+fn unfit_messages(value: &Value, is_event: bool, unfit: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(message) = members.get("message").and_then(Value::as_str) {
+                if message.contains(printable::is_control) {
+                    unfit.push(format!("{message:?}"));
+                }
+                let longest = if is_event { LONGEST_EVENT } else { LONGEST_MESSAGE };
+                let length = message.chars().count();
+                if length > longest {
+                    let words: Vec<&str> = message.split(' ').filter(|word| word.len() < 100).collect();
+                    unfit.push(format!("a message of {length} characters: {}", words.join(" ")));
+                }
+            }
+            members.iter().filter(|(name, _)| *name != "spec").for_each(|(_, member)| {
+                unfit_messages(member, is_event, unfit);
+            });
+        }
+        Value::Array(elements) => elements.iter().for_each(|element| unfit_messages(element, is_event, unfit)),
+        _ => {}
+    }
+}
+
 fn parsed(text: &str) -> Scenario {
     scenario::parse(text, "extremes").unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Plays every extreme of a manifest, and returns how many there were and which of them stopped the other tenant's job.
+/// Plays every extreme of a manifest, and returns how many there were and what was wrong of which of them.
 fn play(base: &Scenario, index: usize, namespaced: &str, wrong: &mut Vec<String>) -> usize {
     let inside = fixtures::paths(&base.manifests[index]["spec"]).into_iter().map(|path| format!("/spec{path}"));
     let places = inside.chain(["/spec".to_owned()]);
@@ -99,7 +132,12 @@ fn play(base: &Scenario, index: usize, namespaced: &str, wrong: &mut Vec<String>
                     && object["status"]["phase"] != Value::Null
             };
             if !outcome.objects.iter().any(|object| is_witness(object)) {
-                wrong.push(format!("{namespaced}{place} = {shown}"));
+                wrong.push(format!("{namespaced}{place} = {shown} keeps the job of another tenant from starting"));
+            }
+            for object in &outcome.objects {
+                let mut unfit = Vec::new();
+                unfit_messages(object, object["kind"] == "Event", &mut unfit);
+                wrong.extend(unfit.iter().map(|text| format!("{namespaced}{place} = {shown}: {text}")));
             }
         }
     }
@@ -117,7 +155,7 @@ fn of(api: &Api) -> usize {
     let base = parsed(&world.to_string());
     let mut wrong = Vec::new();
     let played = (0..own.len()).map(|index| play(&base, index, api.name, &mut wrong)).sum();
-    assert!(wrong.is_empty(), "these keep the job of another tenant from starting: {wrong:#?}");
+    assert!(wrong.is_empty(), "{wrong:#?}");
     played
 }
 

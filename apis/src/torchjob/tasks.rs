@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use settings::TorchSettings;
 
 use super::words::{AIMASTER_READY, CONTAINER, MODEL_VOLUME, PORT_NAME, Task};
-use crate::fields::{Finding, Findings, Severity, Unknown, join, type_of};
+use crate::fields::{Finding, Findings, Severity, Unknown, join, shown, type_of};
 use crate::nearest::nearest;
 use crate::objects::{annotation, at, list_at, text_at};
 use crate::pod_rules::{self, MOUNTED, Place};
@@ -122,7 +122,7 @@ pub(super) fn read<'a>(spec: &'a Value, job: Option<&str>, findings: &mut Findin
 fn unknown(key: &str, findings: &mut Findings) {
     let names = Task::ALL.map(Task::name);
     let problem = format!("must be one of {}: no pods are made of another type", names.join(", "));
-    let mut field = FieldError::new(join(PATH, key), Value::from(key).to_string(), problem);
+    let mut field = FieldError::new(join(PATH, key), shown(Some(&Value::from(key))), problem);
     field.suggestion = nearest(key, names.into_iter()).map(str::to_owned);
     findings.push(Finding { severity: Severity::Error, in_name: true, field });
 }

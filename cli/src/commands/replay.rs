@@ -70,7 +70,7 @@ fn replay_scenario(file: &Path, output: Output, log: Option<&Path>) -> Result<Ex
             out::line(&value.to_string());
         }
         Output::Text => {
-            out::print(&simulator::text::render(&scenario, &outcome));
+            out::print(&out::shown(&simulator::text::render(&scenario, &outcome)));
             for difference in &differences {
                 out::line(&format!("not as expected: {difference}"));
             }

@@ -1,7 +1,7 @@
 //! One thing wrong with a manifest, as a line for people and as JSON.
 
 use apis::Severity;
-use model::FieldError;
+use model::{FieldError, printable};
 use serde_json::{Value, json};
 
 use super::yaml::Place;
@@ -45,7 +45,8 @@ impl Problem {
             (_, _) => self.field.to_string(),
         };
         // Keys and names come from a file: they must not command the terminal.
-        let text: String = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+        let text = text.replace('\n', "\\n").replace('\t', "\\t");
+        let text = printable::escaped(&text);
         format!("{}{place}: {kind}{text}", self.file)
     }
 

@@ -10,10 +10,10 @@ use apis::Registry;
 use engine::failures::{FailedPod, Failure, Failures};
 use engine::{Job, Record, Scope, State};
 use event_log::EventLog;
-use model::{CauseKind, JobKey, Phase};
+use model::{CauseKind, JobKey, Phase, printable};
 use serde_json::{Value, json};
 
-use super::{Form, Progress, screen};
+use super::{Form, Progress};
 use crate::columns::counted;
 use crate::jobs;
 use crate::out::{self, Failure as Problem};
@@ -230,8 +230,9 @@ fn last_output(pod: &FailedPod, log: Option<&Path>) -> Vec<String> {
     let written = log.map(local::last_output).unwrap_or_default();
     let message = pod.container.as_ref().and_then(|container| container.end.message.clone());
     let kept = |text: &str| -> Vec<String> {
-        let lines = model::last_words::lines(text).into_iter().map(|line| screen::tame(line, false));
-        lines.map(|line| console::truncate_str(&line, MAX_OUTPUT_WIDTH, "…").into_owned()).collect()
+        let text = printable::output(text);
+        let lines = model::last_words::lines(&text).into_iter();
+        lines.map(|line| console::truncate_str(line, MAX_OUTPUT_WIDTH, "…").into_owned()).collect()
     };
     let mut written = kept(&written);
     let mut lines = written.split_off(written.len().saturating_sub(MAX_OUTPUT_LINES));

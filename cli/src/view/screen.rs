@@ -3,8 +3,9 @@
 //! Owns no content. Tests: at the end, and `tests/local/terminal.rs`.
 
 use console::{AnsiCodeIterator, Term, measure_text_width};
+use model::printable;
 
-use crate::out::Stream;
+use crate::out::{Stream, shown};
 
 /// Size of a terminal that does not report its own.
 const DEFAULT_SIZE: (usize, usize) = (24, 80);
@@ -47,10 +48,11 @@ impl Screen {
 
     /// Returns text whose lines fit the width of a live screen: longer ones are broken between words, and go on below `indent`.
     pub(crate) fn fitted(&self, text: &str, indent: usize) -> String {
+        let text = shown(text);
         if self.live {
             text.lines().map(|line| wrapped(line, self.size().1, indent)).collect()
         } else {
-            text.to_owned()
+            text.into_owned()
         }
     }
 
@@ -62,13 +64,13 @@ impl Screen {
 
 /// Returns the text a terminal shows at the end of a line that overwrote itself, without control sequences; colours on demand.
 pub(crate) fn tame(text: &str, colours: bool) -> String {
-    let shown = text.trim_end_matches('\r');
-    let shown = shown.rsplit_once('\r').map_or(shown, |(_, last)| last);
-    let mut out = String::with_capacity(shown.len());
+    let text = text.trim_end_matches('\r');
+    let text = text.rsplit_once('\r').map_or(text, |(_, last)| last);
+    let mut out = String::with_capacity(text.len());
     let mut coloured = false;
-    for (part, is_code) in AnsiCodeIterator::new(shown) {
+    for (part, is_code) in AnsiCodeIterator::new(text) {
         if !is_code {
-            out.extend(part.chars().filter(|c| *c == '\t' || !c.is_control()));
+            out.extend(part.chars().filter(|c| !printable::is_control(*c)));
         } else if colours && part.starts_with("\x1b[") && part.ends_with('m') {
             coloured = true;
             out.push_str(part);
@@ -121,6 +123,7 @@ mod tests {
             ("100%\r", "100%", "100%"),
             ("\x1b[2J\x1b[31mred\x1b[A", "red", "\x1b[31mred\x1b[0m"),
             ("bell\x07\tand tab", "bell\tand tab", "bell\tand tab"),
+            ("user\u{202e}nimda", "usernimda", "usernimda"),
             ("", "", ""),
         ] {
             assert_eq!((tame(line, false).as_str(), tame(line, true).as_str()), (plain, coloured), "{line:?}");

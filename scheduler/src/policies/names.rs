@@ -39,6 +39,9 @@ pub const NAMES: &[&str] = &[
     "gain",
 ];
 
+/// Maximum number of characters of an unknown name in a message.
+const QUOTED_MAX: usize = 60;
+
 /// A policy cannot be made from its description.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
@@ -120,7 +123,7 @@ pub fn by_name(description: &str) -> Result<Box<dyn Policy>, NameError> {
             })
         }
         "gain" => Box::new(CostAwareGain { knobs: settings.knobs()? }),
-        _ => return Err(NameError::Unknown { name: name.to_owned() }),
+        _ => return Err(NameError::Unknown { name: name.chars().take(QUOTED_MAX).collect() }),
     })
 }
 
