@@ -3,6 +3,7 @@
 //! Each value inside `spec` of a small job of every API is replaced by the largest, the deepest, the longest and the most numerous that
 //! an object can hold. What is written about it can be shown and stored.
 
+use engine::queues::report;
 use model::{Phase, printable};
 use serde_json::{Map, Value, json};
 use simulator::{Scenario, scenario};
@@ -163,4 +164,22 @@ fn of(api: &Api) -> usize {
 fn no_value_of_a_field_stops_the_job_of_another_tenant() {
     let played: usize = APIS.iter().map(of).sum();
     assert!(played > 400, "only {played} values were tried");
+}
+
+#[test]
+fn metrics_have_no_label_of_a_queue_that_only_jobs_name() {
+    let job = |n: usize| {
+        json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
+            "metadata": {"name": format!("j{n}"), "labels": {"trainyard.dev/queue": format!("q{n}")}},
+            "spec": {"replicaSpecs": {"trainer": {"replicas": 1, "template": {"spec": {"containers": [
+                {"name": "aitj-main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}}}})
+    };
+    let names: Vec<String> = (0..MANY).map(|n| format!("j{n}")).collect();
+    let scenario = json!({"description": "Queues that nobody made.", "nodes": [{"name": "n1", "gpus": 8}],
+        "manifests": (0..MANY).map(job).collect::<Vec<_>>(), "steps": [{"apply": names}, {"run": "all"}]});
+    let outcome = simulator::run(&parsed(&scenario.to_string())).unwrap_or_else(|error| panic!("{error}"));
+    let counts = report::bounded_counts(&outcome.state);
+    let pending: Vec<_> = counts.iter().map(|(name, counts)| (&**name, counts.pending)).collect();
+    assert_eq!(pending, [(report::MISSING, u32::try_from(MANY).unwrap())]);
+    assert_eq!(report::counts(&outcome.state).len(), MANY, "by name there are as many as jobs name");
 }

@@ -19,6 +19,9 @@ const MAX_NAMED: usize = 100;
 /// change is a write.
 const MAX_REPORTED: usize = 20;
 
+/// Name of the figures of all queues that do not exist; no object can have it.
+pub const MISSING: &str = "_missing";
+
 /// State of one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueState {
@@ -48,6 +51,17 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Adds the figures of another queue.
+    fn add(&mut self, other: &Self) {
+        self.admitted = self.admitted.saturating_add(other.admitted);
+        self.pending = self.pending.saturating_add(other.pending);
+        for (resource, gpus) in &other.usage {
+            let sum = self.usage.entry(resource.clone()).or_default();
+            *sum = sum.saturating_add(*gpus);
+        }
+        self.quota.extend(other.quota.clone());
+    }
+
     /// Returns the GPUs in use beyond the queue's own, by resource.
     pub fn borrowed(&self) -> impl Iterator<Item = (&Text, u32)> {
         self.quota.iter().map(|(resource, quota)| {
@@ -81,6 +95,18 @@ pub fn counts(state: &State) -> BTreeMap<Text, Counts> {
         }
     }
     all
+}
+
+/// Returns the figures of the root queue and of every queue that has an object, by name; jobs of queues that do not exist count together
+/// as [`MISSING`], since their names are users' own and any number of them may be there.
+pub fn bounded_counts(state: &State) -> BTreeMap<Text, Counts> {
+    let mut bounded: BTreeMap<Text, Counts> = BTreeMap::new();
+    for (name, counts) in counts(state) {
+        let is_known = name.is_empty() || state.queues.objects.contains_key(&name);
+        let name = if is_known { name } else { Text::from(MISSING) };
+        bounded.entry(name).or_default().add(&counts);
+    }
+    bounded
 }
 
 /// Returns the state of every queue that has an object or jobs, as the desk sees it at a time. Changes nothing.

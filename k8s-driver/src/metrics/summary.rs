@@ -16,7 +16,7 @@ pub struct Summary {
     pub log: Stats,
     /// Jobs by kind and their API's word for the phase.
     pub phases: BTreeMap<(Text, &'static str), u64>,
-    /// Figures of the queues, by name.
+    /// Figures of the queues, by name; of those that do not exist together.
     pub queues: BTreeMap<Text, Counts>,
     /// Calls handed out and not yet answered.
     pub calls_under_way: usize,
@@ -43,7 +43,7 @@ impl Summary {
             }
             *phases.entry((key.kind.clone(), word)).or_default() += 1;
         }
-        let queues = report::counts(operator.state());
+        let queues = report::bounded_counts(operator.state());
         Self { log: operator.log().stats(), phases, queues, calls_under_way: operator.calls_in_flight(), originals }
     }
 }
