@@ -29,8 +29,10 @@ fn a_job_names_the_queues_and_priorities_of_its_namespace() {
     let cluster =
         Cluster::start(Options { scheduler: false, controller_manager: false, kwok: false, ..Options::default() });
     cluster.kubectl(&["create", "namespace", "vision"]);
+    cluster.kubectl(&["create", "serviceaccount", "default", "--namespace=vision"]);
     let apply = |job: &Value| cluster.plane.apply(&job.to_string()).map(|_| ()).map_err(|error| error.to_string());
-    let high = labelled("before", &json!({"trainyard.dev/queue": "gpus", "trainyard.dev/priority": "99"}));
+    let mut high = labelled("before", &json!({"trainyard.dev/queue": "gpus", "trainyard.dev/priority": "99"}));
+    high["spec"]["replicaSpecs"]["trainer"]["template"]["spec"]["priorityClassName"] = json!("urgent");
     apply(&high).expect("nothing bounds it yet");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/components/namespace-limits");
     cluster.kubectl(&["apply", "-k", &folder.to_string_lossy()]);
@@ -48,6 +50,8 @@ fn a_job_names_the_queues_and_priorities_of_its_namespace() {
         "vision",
         "trainyard.dev/queues=vision, shared",
         "trainyard.dev/max-priority=10",
+        "trainyard.dev/priority-classes=batch",
+        "trainyard.dev/kai-queues=vision, shared",
     ]);
     let refused = |job: &Value, words: &str| {
         let error = apply(job).expect_err(words);
@@ -62,6 +66,26 @@ fn a_job_names_the_queues_and_priorities_of_its_namespace() {
         &labelled("other", &json!({"trainyard.dev/queue": "gpus"})),
         "trainyard.dev/queue: gpus: annotation trainyard.dev/queues",
     );
+    let class_of = |name: &str, class: &str| {
+        let mut job = labelled(name, &json!({}));
+        job["spec"]["replicaSpecs"]["trainer"]["template"]["spec"]["priorityClassName"] = json!(class);
+        job
+    };
+    let other_class = "priorityClassName of a pod template: urgent: annotation trainyard.dev/priority-classes";
+    refused(&class_of("class", "urgent"), other_class);
+    let mut of_torch = torch("class", 0);
+    of_torch["spec"]["torchTaskSpecs"]["Master"]["template"]["spec"]["priorityClassName"] = json!("urgent");
+    refused(&of_torch, other_class);
+    apply(&class_of("class", "batch")).expect("the annotation names it");
+    let pod = |name: &str, queue: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "vision",
+            "labels": {"kai.scheduler/queue": queue}}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    };
+    let other_queue = "kai.scheduler/queue: speech: annotation trainyard.dev/kai-queues";
+    refused(&pod("pod", "speech"), other_queue);
+    refused(&labelled("kai", &json!({"kai.scheduler/queue": "speech"})), other_queue);
+    apply(&pod("pod", "shared")).expect("the annotation names it");
+    refused(&pod("pod", "speech"), other_queue);
     refused(&torch("torch", 11), "spec.schedulingPolicy.priority: 11 is more than 10");
     apply(&torch("torch", 10)).expect("it is within the bound");
     for labels in [
