@@ -77,7 +77,13 @@ fn ours(outcome: &Outcome) -> FinalState {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.retain(|key, _| !SERVERS_OWN.contains(&key.as_str()));
         }
-        // A volume names the uid of its claim, which is the server's own as well.
+        // The state of an MPIJob names the uid of its object, and a volume that of its claim: they are the server's own as well.
+        if let Some(Value::String(text)) = object.pointer_mut("/metadata/annotations/trainyard.dev~1state")
+            && let Ok(Value::Object(mut state)) = serde_json::from_str(text)
+        {
+            state.remove("uid");
+            *text = Value::Object(state).to_string();
+        }
         if let Some(claim) = object.pointer_mut("/spec/claimRef").and_then(Value::as_object_mut) {
             claim.remove("uid");
         }
