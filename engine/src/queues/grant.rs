@@ -12,8 +12,8 @@ use scheduler::desk::{Books, Pools};
 use super::filter::{self, NodeFilter};
 use super::foreign;
 use super::holder::Holder;
-use super::round;
 use super::tenants::Tenants;
+use super::{adopted, round};
 use crate::nodes::NodeTrouble;
 use crate::state::State;
 
@@ -96,8 +96,16 @@ pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocat
     Allocation { targets, ..Allocation::default() }
 }
 
+/// What room there is for a target.
+pub(super) struct Fit {
+    /// Its queue has the quota, and no node that is known has fewer GPUs.
+    pub(super) in_amounts: bool,
+    /// Its nodes are known, take new pods of it, and have its other resources.
+    pub(super) on_nodes: bool,
+}
+
 /// Room on nodes and in queues, as far as nothing counts there.
-struct Room<'a> {
+pub(super) struct Room<'a> {
     nodes: BTreeMap<Text, u32>,
     /// Amounts of other resources than GPUs that are left on nodes.
     others: BTreeMap<Text, Vec<u64>>,
@@ -109,7 +117,8 @@ struct Room<'a> {
 }
 
 impl<'a> Room<'a> {
-    fn new(state: &'a State, now: Timestamp) -> Self {
+    /// Returns the room beside what counts of all jobs but `left_out`.
+    pub(super) fn new(state: &'a State, now: Timestamp, left_out: &BTreeSet<JobKey>) -> Self {
         let filter = NodeFilter::new(state, now);
         let (nodes, closed) = round::nodes(state, now);
         let tenants = Tenants::new(state);
@@ -135,7 +144,7 @@ impl<'a> Room<'a> {
         for (node, amounts) in room.filter.taken(state) {
             filter::take(&mut room.others, &node, &amounts);
         }
-        for holder in state.queues.holders.values() {
+        for (_, holder) in state.queues.holders.iter().filter(|(key, _)| !left_out.contains(*key)) {
             let gpu_type = state.queues.gpu_type(&holder.resource);
             for (slot, nodes) in &holder.places {
                 let gpus = holder.charged(slot);
@@ -162,9 +171,9 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Takes the difference between what counts for a job and a target, and returns true if there is room for it. A job that
-    /// finds none takes all that there is.
-    fn take(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, target: &Share) -> bool {
+    /// Takes the difference between what counts for a job and a target, and returns what room there is for it. A job that finds none
+    /// takes all that there is.
+    pub(super) fn take(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, target: &Share) -> Fit {
         let mut on: BTreeMap<&Text, u32> = BTreeMap::new();
         let mut quota: u32 = 0;
         let mut has_others = true;
@@ -190,13 +199,16 @@ impl<'a> Room<'a> {
         let fits = |node: &Text| node.is_empty() || fits.is_none_or(|fits| fits.contains(node));
         let fits = |node: &Text| fits(node) && !self.closed.contains(node);
         let is_open = |node: &Text| fits(node) && tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
-        let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_some_and(|left| left >= gpus);
-        let on_nodes = on.iter().all(|entry| has_room(entry) && is_open(entry.0));
+        let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_none_or(|left| left >= gpus);
+        let fit = Fit {
+            in_amounts: in_quota && on.iter().all(has_room),
+            on_nodes: has_others && on.keys().all(|node| self.nodes.contains_key(*node) && is_open(node)),
+        };
         self.take_quota(holder, gpu_type, quota);
         for (node, gpus) in on {
             self.take_node(node, gpus);
         }
-        in_quota && on_nodes && has_others
+        fit
     }
 }
 
@@ -206,15 +218,21 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
     let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
     let nothing = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::Resized)) };
+    let no_room = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::NodesLost)) };
+    let unfit = adopted::without_room(state, now);
     for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants || holder.is_idle()) {
         let share = seen.get(key).unwrap_or(&holder.share);
-        let target = if holder.is_idle() { Some(&nothing) } else { queues.targets.get(key) };
+        let target = match (holder.is_idle(), unfit.contains(key)) {
+            (true, _) => Some(&nothing),
+            (false, true) => Some(&no_room),
+            (false, false) => queues.targets.get(key),
+        };
         let target = target.filter(|target| target.share != *share);
         let job = state.jobs.live(key);
         let is_told = job.is_some_and(|job| job.holding.has_target == target.is_some());
         let mut change = ShareChange { share: share.clone(), target: target.map(|t| t.share.clone()), why: None };
         if let Some(target) = target
-            && job.is_some_and(|job| job.is_fenced(state.stamp.term))
+            && (unfit.contains(key) || job.is_some_and(|job| job.is_fenced(state.stamp.term)))
         {
             if let Some((kept, why)) = taken_away(state, holder, share, target, now) {
                 change.share = kept;
@@ -236,10 +254,10 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         return changes.into_iter().collect();
     }
     grows.sort_by_key(|(key, holder, _)| (std::cmp::Reverse(holder.priority), holder.submitted, *key));
-    let mut room = Room::new(state, now);
+    let mut room = Room::new(state, now, &BTreeSet::new());
     for (key, holder, target) in grows {
-        let has_room = room.take(key, holder, queues.gpu_type(&holder.resource), &target.share);
-        if !has_room {
+        let fit = room.take(key, holder, queues.gpu_type(&holder.resource), &target.share);
+        if !(fit.in_amounts && fit.on_nodes) {
             continue;
         }
         let share = changes.get(key).map_or(&holder.share, |change| &change.share);

@@ -23,6 +23,7 @@
 //! deciding it again does. Tests: the scenarios with GPUs, and the walks of queues (`snapshots/tests/walks/queues.rs`), with the audit
 //! of `simulator` after every call.
 
+mod adopted;
 mod classes;
 pub(crate) mod coordinator;
 mod filter;
