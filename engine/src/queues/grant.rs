@@ -96,7 +96,7 @@ pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocat
     Allocation { targets, ..Allocation::default() }
 }
 
-/// What room there is for a target.
+/// Answer to whether there is room for a target.
 pub(super) struct Fit {
     /// Its queue has the quota, and no node that is known has fewer GPUs.
     pub(super) in_amounts: bool,
@@ -171,7 +171,7 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Takes the difference between what counts for a job and a target, and returns what room there is for it. A job that finds none
+    /// Takes the difference between what counts for a job and a target, and returns whether there is room for it. A job that finds none
     /// takes all that there is.
     pub(super) fn take(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, target: &Share) -> Fit {
         let mut on: BTreeMap<&Text, u32> = BTreeMap::new();
