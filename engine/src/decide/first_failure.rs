@@ -51,6 +51,8 @@ pub(crate) fn until(job: &Job, window_ms: u64) -> Option<Timestamp> {
         (seen, _) => seen,
     };
     let first = staying().filter(|pod| pod.fact.phase == PodPhase::Failed).filter_map(failed_at).min()?;
-    let may_fail = staying().any(|pod| pod.fact.phase == PodPhase::Running);
+    // One that starts may run before it is seen to.
+    let starts = |pod: &Pod| pod.fact.phase == PodPhase::Pending && pod.fact.node.is_some();
+    let may_fail = staying().any(|pod| pod.fact.phase == PodPhase::Running || starts(pod));
     may_fail.then(|| first.plus_ms(window_ms))
 }
