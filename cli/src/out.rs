@@ -95,6 +95,11 @@ impl Failure {
         Self { code: TIMEOUT, ..Self::new(text) }
     }
 
+    /// Returns the same of a run whose jobs had started.
+    pub(crate) fn of_started(self) -> Self {
+        Self { code: FOUND, ..self.with("; the run ended, and its pods with it") }
+    }
+
     /// Returns one about a server that does not answer now and may later.
     pub(crate) fn passing(text: impl Into<String>) -> Self {
         Self { passing: true, ..Self::new(text) }

@@ -17,7 +17,7 @@ pub enum Error {
         rest: String,
     },
     /// A number has no unit, or one that is not known.
-    #[error("`{text}` is no duration: the unit `{unit}` is none of ms, s, m, h")]
+    #[error("`{text}` is no duration: {}", unit_problem(unit))]
     BadUnit {
         /// The whole text.
         text: String,
@@ -30,6 +30,14 @@ pub enum Error {
         /// The whole text.
         text: String,
     },
+}
+
+fn unit_problem(unit: &str) -> String {
+    if unit.is_empty() {
+        "a number has no unit: ms, s, m or h".to_owned()
+    } else {
+        format!("the unit `{unit}` is none of ms, s, m, h")
+    }
 }
 
 /// Reads a duration into milliseconds. A bare `0` is allowed, as in Go.
@@ -130,7 +138,7 @@ mod tests {
     fn anything_else_is_refused_with_a_reason() {
         for (text, words) in [
             ("", "empty"),
-            ("98", "unit ``"),
+            ("98", "a number has no unit: ms"),
             ("s", "a number is expected at `s`"),
             ("3d", "unit `d`"),
             ("-3s", "a number is expected at `-3s`"),

@@ -288,7 +288,7 @@ mod tests {
         for (flags, words) in [
             (json!({"creating-restart": "1h"}), "unknown flag `creating-restart`; known are creating-restart-period"),
             (json!({"node-grace-period": "soon"}), "flag `node-grace-period`: `soon` is no duration"),
-            (json!({"node-grace-period": 5}), "the unit ``"),
+            (json!({"node-grace-period": 5}), "a number has no unit: ms"),
             (json!({"node-grace-period": [1]}), "[1] is no duration"),
             (json!({"enable-creating-failed": "maybe"}), "is no boolean"),
             (json!({"capacity-gate": "of"}), "is no boolean"),

@@ -92,7 +92,16 @@ pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
         Shape::Text | Shape::Wide if rows.is_empty() => out::error_line("no jobs"),
         Shape::Text | Shape::Wide => print(&rows, now, args.output == Shape::Wide),
     }
+    note_idle(&args.location, args.output, &rows);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that nothing runs jobs that have not ended.
+fn note_idle(location: &LogLocation, output: Shape, rows: &[Row]) {
+    let is_read = matches!(output, Shape::Text | Shape::Wide) && rows.iter().any(|row| row.ended.is_none());
+    if let Some(note) = location.idle_note().filter(|_| is_read) {
+        out::warn(note);
+    }
 }
 
 fn list(state: &State, rows: &[Row]) -> Value {
@@ -154,13 +163,15 @@ pub(crate) fn get(args: &GetArgs) -> Result<ExitCode, Failure> {
         Shape::Yaml => out::print(&yaml(&object(args, &state, &key))?),
         Shape::Name => out::line(&jobs::written(&key)),
         Shape::Text | Shape::Wide => {
-            print(&[row], args.location.now(&state), args.output == Shape::Wide);
+            let rows = [row];
+            print(&rows, args.location.now(&state), args.output == Shape::Wide);
             let pods = pods(&state, &key);
             if !pods.is_empty() {
                 out::line("");
                 let header = ["RANK", "POD", "PHASE", "RESTARTS", "NODE", "CONTAINERS"];
                 out::lines(&columns::lines(header, &pods));
             }
+            note_idle(&args.location, args.output, &rows);
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -118,6 +118,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     result.map(|_| ExitCode::from(code))
 }
 
+/// Returns the jobs of earlier runs that have not ended.
+fn unfinished(session: &Session) -> Vec<JobKey> {
+    session.jobs().into_iter().filter(|(_, phase)| !phase.is_terminal()).map(|(key, _)| key).collect()
+}
+
 /// Refuses jobs whose pods another operator creates: none runs here.
 fn refuse_foreign(manifests: &[Value]) -> Result<(), Failure> {
     let registry = Registry::all();
@@ -179,11 +184,20 @@ fn go(
     faults::check(&args.faults, &session, manifests)?;
     let mut progress = Progress::new(local::now(), args.audience());
     progress.begin(session.operator.state());
-    progress.show_ranks(args::is_one_job(manifests));
+    let others = unfinished(&session);
+    progress.show_ranks(args::is_one_job(manifests) && others.is_empty());
     // A command is given to be run, however the one before ended.
     let rerun = args.rerun || args.command.is_given();
     let prepared = attempts::prepare(&mut session, manifests, rerun, &mut |line| progress.say(line))?;
     let rejected = manifests::apply(&mut session, &prepared)?;
+    let is_given =
+        |key: &JobKey| manifests.iter().any(|manifest| session.job_uid(manifest).is_some_and(|uid| *key.uid.0 == *uid));
+    for key in others.iter().filter(|key| !is_given(key)) {
+        let (name, option) = (jobs::written(key), view::Place { data_dir: &args.data_dir }.option());
+        progress.say(&format!(
+            "{name} of an earlier run has not ended and goes on as well; to end it: trainyard stop {name}{option}"
+        ));
+    }
     if machine.gpus == 0 {
         for line in gpus::hints(manifests) {
             progress.say(&line);
@@ -227,7 +241,7 @@ fn go(
         }
         detached::started(&args.data_dir, &names)?;
     }
-    run.until_done(&mut session, woken)?;
+    run.until_done(&mut session, woken).map_err(Failure::of_started)?;
     let stopped_printing = run.last_lines(&session, woken);
     run.progress.update(&mut session, local::now());
     run.progress.finish();

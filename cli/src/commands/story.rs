@@ -52,6 +52,12 @@ impl LogLocation {
         !self.server.given() && self.data_dir().is_none_or(|dir| holder(dir).is_none())
     }
 
+    /// Returns a note on jobs that have not ended, where nothing runs them.
+    pub(crate) fn idle_note(&self) -> Option<&'static str> {
+        let is_idle = self.log.is_none() && self.is_over();
+        is_idle.then_some("no run is active: what has not ended goes on with the next `trainyard run`")
+    }
+
     /// Returns how the cluster of a live operator is reached.
     pub(crate) fn connection(&self) -> k8s_driver::api_server::Options {
         self.server.connection()
@@ -217,13 +223,18 @@ impl Subject {
             out::line(&format!("its output: trainyard logs {name}{option}"));
             out::line(&format!("to run it again: trainyard rerun {name}{option}"));
         }
-        if !self.waits.is_empty() {
+        let goes_on = !self.job.phase.is_terminal() && !self.is_deleted;
+        let idle = location.idle_note().filter(|_| goes_on);
+        if !self.waits.is_empty() || goes_on {
             out::line("\nit waits for:");
-        } else if !self.job.phase.is_terminal() && !self.is_deleted {
-            out::line("\nit waits for:\n  its pods");
         }
         for wait in &self.waits {
             out::line(&format!("  {wait}"));
+        }
+        match idle {
+            Some(note) => out::line(&format!("  {note}")),
+            None if self.waits.is_empty() && goes_on => out::line("  its pods"),
+            None => {}
         }
     }
 }

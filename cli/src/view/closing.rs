@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::{Form, Progress};
 use crate::columns::counted;
+use crate::commands::run::data_dir::quoted;
 use crate::jobs;
 use crate::out::{self, Failure as Problem};
 
@@ -106,7 +107,8 @@ impl Place<'_> {
     /// Returns the option that names the directory, with a space before it; nothing where it is the default.
     pub(crate) fn option(&self) -> String {
         let is_default = self.data_dir == Path::new("./trainyard-data") || self.data_dir == Path::new("trainyard-data");
-        if is_default { String::new() } else { format!(" --data-dir {}", self.data_dir.display()) }
+        let word = || quoted(std::iter::once(self.data_dir.display().to_string()));
+        if is_default { String::new() } else { format!(" --data-dir {}", word()) }
     }
 }
 

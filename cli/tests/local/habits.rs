@@ -114,3 +114,62 @@ fn the_manual_has_a_page_for_each_command() {
     let (code, _, err) = output_of(&place.run(&["man", "rum"]));
     assert!(code == Some(2) && err.contains("rum: no such command: did you mean run?"), "{err}");
 }
+
+#[test]
+fn a_command_without_dashes_before_it_is_told_where_they_go() {
+    let place = Place::new();
+    place.write("train.py", "print(1)");
+    for (words, says) in [
+        (&["run", "-n", "2", "python3", "train.py"][..], "trainyard run -- python3 train.py"),
+        (&["run", "train.py"], "trainyard run -- train.py"),
+        (&["run", "true"], "trainyard run -- true"),
+    ] {
+        let (code, _, err) = output_of(&place.run(words));
+        assert_eq!(code, Some(2), "{words:?}");
+        assert!(err.contains(&format!("to run a command, write -- before it: {says}")), "{words:?}: {err}");
+    }
+    let (_, _, err) = output_of(&place.run(&["run", "job.yml"]));
+    assert!(err.contains("job.yml: No such file") && !err.contains("--"), "{err}");
+}
+
+#[test]
+fn a_time_limit_of_nothing_is_refused() {
+    let place = Place::new();
+    for limit in ["0", "0s"] {
+        let (code, _, err) = output_of(&place.run(&["run", "--timeout", limit, "--", "true"]));
+        assert!(code == Some(2) && err.contains("a time limit must be longer than 0"), "{err}");
+    }
+    let (_, _, err) = output_of(&place.run(&["run", "--timeout", "1", "--", "true"]));
+    assert!(err.contains("`1` is no duration: a number has no unit: ms, s, m or h"), "{err}");
+}
+
+#[test]
+fn what_a_run_that_died_left_is_named() {
+    let place = Place::new();
+    let mut run = place.trainyard(&["run", "-q", "--data-dir", "a b", "--name", "old", "--", "sleep", "600"]);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let ps = |words: &[&str]| output_of(&place.run(&[&words[..1], &["--data-dir", "a b"], &words[1..]].concat()));
+    until("the job runs", || ps(&["ps"]).1.contains("Running"));
+    assert!(!ps(&["ps"]).2.contains("no run is active"));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    for words in [&["ps"][..], &["get", "old"]] {
+        let (_, out, err) = ps(words);
+        assert!(
+            out.contains("Running") && err.contains("no run is active: what has not ended goes on with"),
+            "{out}{err}"
+        );
+    }
+    let (_, out, _) = ps(&["explain", "old"]);
+    assert!(out.contains("it waits for:\n  no run is active"), "{out}");
+    // The next run goes on with it, and says so. Lines of output name their pods.
+    let (_, out, err) = ps(&["run", "--timeout", "5s", "--name", "new", "--", "echo", "hi"]);
+    assert!(
+        err.contains(
+            "old of an earlier run has not ended and goes on as well; to end it: trainyard stop old --data-dir \"a b\""
+        ),
+        "{err}"
+    );
+    assert!(out.contains("new-worker-0 | hi"), "{out}");
+    assert!(out.contains("logs: trainyard logs new --data-dir \"a b\""), "{out}");
+}

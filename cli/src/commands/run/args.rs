@@ -9,7 +9,8 @@ use clap::Args;
 use serde_json::Value;
 
 use super::again::Stored;
-use super::command::CommandArgs;
+use super::command::{self, CommandArgs};
+use super::data_dir::quoted;
 use super::gpus::GpuCount;
 use crate::commands::simulate::{duration, flag};
 use crate::faults::Fault;
@@ -113,7 +114,7 @@ pub(crate) struct RunArgs {
     #[arg(long, default_value = RESTART_LIMIT, value_name = "N|none", value_parser = restart_limit, help_heading = "The course of the jobs")]
     pub(super) restart_limit: String,
     /// Stop the jobs after this time, for example 90s or 2h. The exit code is then 124.
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "The course of the jobs")]
+    #[arg(long, value_name = "TIME", value_parser = time_limit, help_heading = "The course of the jobs")]
     pub(super) timeout: Option<u64>,
     /// Apply the files again when they change while the run goes on, for example to scale a job.
     #[arg(long, help_heading = "The course of the jobs")]
@@ -157,7 +158,13 @@ impl RunArgs {
             self.command.check(self.workdir.as_deref())?;
             return manifests::checked(vec![self.command.manifest()], "the command line");
         }
-        manifests::load(self.files(), self.lax)
+        manifests::load(self.files(), self.lax).map_err(|failure| match self.files() {
+            [first, ..] if command::is_program(first) => {
+                let words = self.files().iter().map(|word| word.display().to_string());
+                failure.with(&format!("\nto run a command, write -- before it: trainyard run -- {}", quoted(words)))
+            }
+            _ => failure,
+        })
     }
 
     /// Returns the manifest files.
@@ -197,6 +204,14 @@ impl RunArgs {
 pub(super) fn is_one_job(objects: &[Value]) -> bool {
     let registry = Registry::all();
     objects.iter().filter(|object| registry.serves_jobs(&Resource::of(object))).count() == 1
+}
+
+/// Reads the value of `--timeout`.
+fn time_limit(text: &str) -> Result<u64, String> {
+    match duration(text)? {
+        0 => Err("a time limit must be longer than 0; without the option there is none".to_owned()),
+        limit => Ok(limit),
+    }
 }
 
 /// Reads the value of `--restart-limit`.

@@ -142,6 +142,13 @@ impl CommandArgs {
     }
 }
 
+/// Returns true for the name of a program, or of a script of one, where a manifest is expected.
+pub(super) fn is_program(file: &Path) -> bool {
+    let name = file.to_string_lossy();
+    let is_in_path = || local::has_program(&name, &std::env::var("PATH").unwrap_or_default());
+    ["py", "sh"].iter().any(|ending| has_ending(&name, ending)) || !name.contains('/') && !file.exists() && is_in_path()
+}
+
 /// Refuses a file that is not there.
 fn missing_file(file: &str, here: &Path) -> Result<(), Failure> {
     let path = here.join(file);

@@ -139,7 +139,7 @@ pub(super) fn stand_in_front() -> Result<ExitCode, Failure> {
     let mut child = command(&own_arguments(IN_FRONT))?.spawn()?;
     let run = Pid::from_child(&child);
     let for_signals = Arc::clone(&mode);
-    thread::spawn(move || {
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             match signal {
                 // It goes on in the background.
@@ -153,7 +153,7 @@ pub(super) fn stand_in_front() -> Result<ExitCode, Failure> {
                 _ => {}
             }
         }
-    });
+    })?;
     let status = child.wait()?;
     drop(mode.lock().unwrap_or_else(PoisonError::into_inner).take());
     Ok(code_of(status))

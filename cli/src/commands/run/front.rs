@@ -14,7 +14,7 @@ use crate::out::Failure;
 use crate::view::Place;
 
 /// Asked at the first Ctrl-C.
-const QUESTION: &str = "Stop the jobs [s], or keep them running in the background [k]? Any other key: continue";
+const QUESTION: &str = "Stop the jobs [s], keep them in the background [k], or go on [any other key]?";
 
 /// The process in front of a run on a terminal.
 pub(super) struct Front {
@@ -48,9 +48,13 @@ impl Run {
         }
         keys::forget();
         let wake = self.wake.clone();
-        thread::spawn(move || {
+        let asks = thread::Builder::new().name("keys".to_owned()).spawn(move || {
             let _ = wake.send(keys::next().map_or(Wake::Stop(cause), Wake::Key));
         });
+        if asks.is_err() {
+            // Nobody can answer.
+            let _ = self.wake.send(Wake::Stop(cause));
+        }
     }
 
     /// Carries out the user's answer. Any key but those for stop and keep changes nothing.

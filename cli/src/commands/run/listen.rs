@@ -45,11 +45,11 @@ pub(super) fn start(data_dir: &Path, opened: SystemTime, wake: Sender<Wake>) -> 
     refuse_old(&folder, opened);
     let listens = Arc::new(AtomicBool::new(true));
     let goes_on = Arc::clone(&listens);
-    thread::spawn(move || {
+    thread::Builder::new().name("requests".to_owned()).spawn(move || {
         while goes_on.load(Ordering::SeqCst) && take(&folder, &wake) {
             thread::sleep(POLL_INTERVAL);
         }
-    });
+    })?;
     Ok(listens)
 }
 
