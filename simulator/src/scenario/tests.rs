@@ -109,7 +109,7 @@ fn what_cannot_be_read_is_refused_with_file_line_and_reason() {
         ("stepz: []\n", "t.yaml:1:", "stepz"),
         ("description: x\n", "t.yaml", "steps"),
         ("steps:\n  - advance: 3d\n", "t.yaml:2:", "the unit `d`"),
-        ("steps:\n  - advance: 90\n", "t.yaml:2:", "the unit ``"),
+        ("steps:\n  - advance: 90\n", "t.yaml:2:", "a number has no unit"),
         ("steps:\n  - apply: [k]\n", "t.yaml:2", "step 0 (apply): `k` names no manifest"),
         ("steps:\n  - {apply: [j], run: all}\n", "t.yaml:2:", ""),
         ("steps:\n  - crash: {before: append, after: call}\n", "t.yaml:2", "either before or after"),
