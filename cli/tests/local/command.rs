@@ -1,8 +1,10 @@
 //! `trainyard run -- COMMAND`: a job without a manifest, and the environment in which PyTorch's workers find each other.
 
 use std::env;
+use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
@@ -98,8 +100,20 @@ fn workers_that_fail_are_restarted_as_often_as_was_said() {
 fn a_command_that_is_not_there_starts_nothing() {
     let place = Place::new();
     place.write("train.py", "");
+    place.write("plain.sh", "#!/bin/sh\n");
+    place.write("dos.sh", "#!/bin/sh\r\ntrue\r\n");
+    fs::set_permissions(place.path("dos.sh"), Permissions::from_mode(0o755)).unwrap();
     for (words, says) in [
-        (&["slepe", "1"][..], "slepe: no such program in PATH: did you mean sleep? Nothing was started"),
+        (&[""][..], "the first word of the command is empty. Nothing was started"),
+        (
+            &["LR=1", "python3", "train.py"],
+            "LR=1: no such program in PATH: variables are set by `env LR=1 ...`. Nothing was started",
+        ),
+        (&["./plain.sh"], "./plain.sh: is not executable; `chmod +x` makes it so. Nothing was started"),
+        (&["./dos.sh"], "./dos.sh: its interpreter \"/bin/sh\\r\" does not exist. Nothing was started"),
+        (&["/tmp"], "/tmp: is a directory. Nothing was started"),
+        (&["bash", "plian.sh"], ": did you mean plain.sh? Nothing was started"),
+        (&["slepe", "1"], "slepe: no such program in PATH: did you mean sleep? Nothing was started"),
         (&["./run.sh"], "./run.sh: no such file in "),
         (&["python3", "-u", "trian.py"], ": did you mean train.py? Nothing was started"),
     ] {
@@ -111,6 +125,8 @@ fn a_command_that_is_not_there_starts_nothing() {
         output_of(&place.run(&["run", "-n", "2", "--gpus-per-worker", "2", "--gpus", "3", "--", "true"]));
     assert_eq!(code, Some(2));
     assert!(err.contains("-n 2 --gpus-per-worker 2 needs 4 GPUs: --gpus gives it 3. Nothing was started"), "{err}");
+    let (code, _, err) = output_of(&place.run(&["run", "--workdir", "nowhere", "--", "true"]));
+    assert!(code == Some(2) && err.contains("--workdir nowhere: no such directory. Nothing was started"), "{err}");
     let (code, _, err) = output_of(&place.run(&["run"]));
     assert!(code == Some(2) && err.contains("<FILE"), "{err}");
     let (code, _, err) = output_of(&place.run(&["run", "--gpus", "some", "job.yaml"]));

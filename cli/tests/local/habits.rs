@@ -160,6 +160,8 @@ fn what_a_run_that_died_left_is_named() {
             "{out}{err}"
         );
     }
+    let (_, _, err) = ps(&["logs", "old", "-f"]);
+    assert!(err.contains("no run is active"), "{err}");
     let (_, out, _) = ps(&["explain", "old"]);
     assert!(out.contains("it waits for:\n  no run is active"), "{out}");
     // The next run goes on with it, and says so. Lines of output name their pods.

@@ -265,12 +265,13 @@ struct Followed {
 fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>) -> Result<ExitCode, Failure> {
     let mut followed: Vec<Followed> = shown.into_iter().map(|shown| Followed { shown, file: None }).collect();
     let mut looked: Option<Instant> = None;
-    let mut is_over = false;
+    let (mut is_over, mut is_left) = (false, false);
     loop {
         if looked.is_none_or(|at| at.elapsed() >= JOB_POLL_INTERVAL) {
             let is_alone = args.location.is_over();
             let state = records::latest(&args.location.source())?;
-            is_over = is_alone || state.job(key).is_none_or(|job| job.gone || job.phase.is_terminal());
+            let has_ended = state.job(key).is_none_or(|job| job.gone || job.phase.is_terminal());
+            (is_over, is_left) = (is_alone || has_ended, !has_ended);
             looked = Some(Instant::now());
         }
         // Read after the job was seen to have ended: nothing comes after that.
@@ -281,6 +282,9 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>) -> Result<ExitCode, 
             })?;
         }
         if is_over {
+            if let Some(note) = args.location.idle_note().filter(|_| is_left) {
+                out::warn(note);
+            }
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -154,6 +154,9 @@ impl RunArgs {
             let job = Target { kind: next(), namespace: next(), name: next() };
             return Ok(vec![Stored::read(&self.data_dir, &job)?.manifest]);
         }
+        if let Some(dir) = self.workdir.as_deref().filter(|dir| !dir.is_dir()) {
+            return Err(Failure::new(format!("--workdir {}: no such directory. Nothing was started", dir.display())));
+        }
         if self.command.is_given() {
             self.command.check(self.workdir.as_deref())?;
             return manifests::checked(vec![self.command.manifest()], "the command line");

@@ -3,6 +3,9 @@
 //! Owns the manifest that stands for such a command, an ElasticJob, and what is said of a command that cannot be started. It must
 //! not start anything. Tests: at the end, and `tests/local/command.rs`.
 
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -13,6 +16,9 @@ use crate::out::Failure;
 
 /// Maximum length of a name that is made of a program's: names of its pods are longer.
 const MAX_NAME_LENGTH: usize = 40;
+
+/// Number of bytes of a script that the kernel reads to find its interpreter.
+const MAX_SHEBANG_BYTES: u64 = 256;
 
 /// Number of options that the operator puts before the arguments of an ElasticJob's worker: they are for a launcher.
 const LAUNCHER_OPTIONS: &str = "4";
@@ -125,17 +131,30 @@ impl CommandArgs {
         let Some((program, rest)) = self.command.split_first() else { return Ok(()) };
         let here = workdir.map_or_else(|| PathBuf::from("."), Path::to_owned);
         let path = std::env::var("PATH").unwrap_or_default();
-        if program.contains('/') {
+        if program.is_empty() {
+            return Err(Failure::new("the first word of the command is empty. Nothing was started"));
+        } else if program.contains('/') {
             missing_file(program, &here)?;
+            check_executable(program, &here.join(program))?;
         } else if program != "trainyard" && !local::has_program(program, &path) {
             let near = local::nearest_program(program, &path);
-            let near = near.map_or_else(|| ".".to_owned(), |near| format!(": did you mean {near}?"));
+            let near = match near {
+                Some(near) => format!(": did you mean {near}?"),
+                None if program.contains('=') => format!(": variables are set by `env {program} ...`."),
+                None => ".".to_owned(),
+            };
             return Err(Failure::new(format!("{program}: no such program in PATH{near} Nothing was started")));
         }
-        // `python -u train.py`: the script is the first word that is no option.
-        let is_python = Path::new(program).file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"));
-        let script = rest.iter().find(|word| !word.starts_with('-'));
-        match script.filter(|script| is_python && has_ending(script, "py")) {
+        let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
+        // `python -u train.py`: the script is the first word that is no option. A shell's options may be a script themselves.
+        let script = match &*name {
+            "sh" | "bash" | "dash" | "zsh" => rest.first().filter(|word| has_ending(word, "sh")),
+            name if name.starts_with("python") => {
+                rest.iter().find(|word| !word.starts_with('-')).filter(|word| has_ending(word, "py"))
+            }
+            _ => None,
+        };
+        match script {
             Some(script) => missing_file(script, &here),
             None => Ok(()),
         }
@@ -147,6 +166,28 @@ pub(super) fn is_program(file: &Path) -> bool {
     let name = file.to_string_lossy();
     let is_in_path = || local::has_program(&name, &std::env::var("PATH").unwrap_or_default());
     ["py", "sh"].iter().any(|ending| has_ending(&name, ending)) || !name.contains('/') && !file.exists() && is_in_path()
+}
+
+/// Refuses a file that cannot be executed: a directory, one without the permission, a script whose interpreter is not there.
+fn check_executable(program: &str, path: &Path) -> Result<(), Failure> {
+    let refused = |why: &str| Err(Failure::new(format!("{program}: {why}. Nothing was started")));
+    let Ok(metadata) = path.metadata() else { return Ok(()) };
+    if metadata.is_dir() {
+        return refused("is a directory");
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return refused("is not executable; `chmod +x` makes it so");
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_SHEBANG_BYTES).read_to_end(&mut start));
+    let line = String::from_utf8_lossy(&start);
+    let line = line.split('\n').next().and_then(|line| line.strip_prefix("#!")).filter(|_| read.is_ok());
+    match line.and_then(|line| line.trim_start_matches([' ', '\t']).split([' ', '\t']).next()) {
+        Some(interpreter) if !interpreter.is_empty() && !Path::new(interpreter).exists() => {
+            refused(&format!("its interpreter {interpreter:?} does not exist"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a file that is not there.
