@@ -54,7 +54,9 @@ impl LogLocation {
 
     /// Returns a note on jobs that have not ended, where nothing runs them.
     pub(crate) fn idle_note(&self) -> Option<&'static str> {
-        let is_idle = self.log.is_none() && self.is_over();
+        // An operator's directory holds a log alone.
+        let is_of_run = |dir: &Path| ["cluster.json", "cluster.journal"].iter().any(|file| dir.join(file).exists());
+        let is_idle = self.data_dir().is_some_and(is_of_run) && self.is_over();
         is_idle.then_some("no run is active: what has not ended goes on with the next `trainyard run`")
     }
 
