@@ -165,7 +165,7 @@ fn what_a_run_that_died_left_is_named() {
     let (_, out, _) = ps(&["explain", "old"]);
     assert!(out.contains("it waits for:\n  no run is active"), "{out}");
     // The next run goes on with it, and says so. Lines of output name their pods.
-    let (_, out, err) = ps(&["run", "--timeout", "5s", "--name", "new", "--", "echo", "hi"]);
+    let (_, out, err) = ps(&["run", "--timeout", "10s", "--name", "new", "--", "echo", "hi"]);
     assert!(
         err.contains(
             "old of an earlier run has not ended and goes on as well; to end it: trainyard stop old --data-dir \"a b\""
