@@ -17,6 +17,7 @@ mod records;
 mod remote;
 mod requests;
 mod sample;
+mod shell;
 mod view;
 
 use std::ffi::{OsStr, OsString};

@@ -252,8 +252,7 @@ pub(crate) fn line(text: &str) {
     print(&format!("{}\n", shown(text)));
 }
 
-/// Returns a text for a reader: what others wrote into names, messages and logs gives the terminal no orders. Colours are this
-/// command's own.
+/// Returns a text with control characters escaped, except colours: names, messages and logs are written by others.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if !text.contains(printable::is_control) {
         return Cow::Borrowed(text);

@@ -78,7 +78,7 @@ fn ours(outcome: &Outcome) -> FinalState {
             metadata.retain(|key, _| !SERVERS_OWN.contains(&key.as_str()));
         }
         // The state of an MPIJob names the uid of its object, and a volume that of its claim: they are the server's own as well.
-        if let Some(Value::String(text)) = object.pointer_mut("/metadata/annotations/trainyard.dev~1state")
+        if let Some(Value::String(text)) = object["metadata"]["annotations"].get_mut(apis::objects::STATE)
             && let Ok(Value::Object(mut state)) = serde_json::from_str(text)
         {
             state.remove("uid");

@@ -1,6 +1,6 @@
-//! Text of others made safe to show: in conditions, Events and terminals.
+//! Makes text of others safe to print: in conditions, Events and terminals.
 //!
-//! Owns which characters change how the text around them looks. It cuts nothing, and knows no terminal. Tests: at the end.
+//! Owns which characters change how the text around them is printed. It cuts nothing, and knows no terminal. Tests: at the end.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -47,10 +47,16 @@ pub fn output(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.join("\n"))
 }
 
-/// One line, since a control sequence without an end would take the lines after it along.
+/// Returns the text that a terminal shows of a line that overwrote itself: that after the last carriage return.
+#[must_use]
+pub fn last_text(line: &str) -> &str {
+    let line = line.trim_end_matches('\r');
+    line.rsplit_once('\r').map_or(line, |(_, last)| last)
+}
+
+/// Converts one line: a control sequence without an end would take the lines after it along.
 fn line(text: &str) -> String {
-    let text = text.trim_end_matches('\r');
-    let text = text.rsplit_once('\r').map_or(text, |(_, last)| last);
+    let text = last_text(text);
     if !text.contains('\u{1b}') {
         return escaped(text).into_owned();
     }

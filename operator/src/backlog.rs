@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(taken, ["many/j000", "one/j", "two/a", "many/j001", "two/b", "many/j002"]);
         assert_eq!(shares, [MIN_SHARE, 200, 150, MIN_SHARE, 300, MIN_SHARE]);
         backlog.put_back(vec![of("many", "j000"), of("one", "j")]);
-        assert_eq!(backlog.next(), Some(of("one", "j")), "the round goes on");
+        assert_eq!(backlog.next(), Some(of("one", "j")), "the round continues");
         assert_eq!(backlog.next(), Some(of("many", "j003")));
     }
 }

@@ -83,7 +83,7 @@ impl Operator {
         all
     }
 
-    /// Counts a command that is not sent as rejected by the API server: users are told, and other commands go on.
+    /// Counts a command that is not sent as rejected by the API server: its reason is reported, and other commands continue.
     fn reject(&mut self, key: &JobKey, command: Command, error: ApiError) {
         let id = self.in_flight.begin(key, Purpose::Command(command));
         self.inbox.answer(id, Err(error));

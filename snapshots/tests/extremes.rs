@@ -1,4 +1,4 @@
-//! Extremes: whatever a field of a tenant's job says, the operator goes on, and the job of another tenant starts.
+//! Extremes: whatever a field of a tenant's job says, the operator continues, and the job of another tenant starts.
 //!
 //! Each value inside `spec` of a small job of every API is replaced by the largest, the deepest, the longest and the most numerous that
 //! an object can hold. What is written about it can be shown and stored.
@@ -175,7 +175,7 @@ fn metrics_have_no_label_of_a_queue_that_only_jobs_name() {
                 {"name": "aitj-main", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}}}})
     };
     let names: Vec<String> = (0..MANY).map(|n| format!("j{n}")).collect();
-    let scenario = json!({"description": "Queues that nobody made.", "nodes": [{"name": "n1", "gpus": 8}],
+    let scenario = json!({"description": "Queues that do not exist.", "nodes": [{"name": "n1", "gpus": 8}],
         "manifests": (0..MANY).map(job).collect::<Vec<_>>(), "steps": [{"apply": names}, {"run": "all"}]});
     let outcome = simulator::run(&parsed(&scenario.to_string())).unwrap_or_else(|error| panic!("{error}"));
     let counts = report::bounded_counts(&outcome.state);

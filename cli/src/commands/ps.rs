@@ -96,7 +96,7 @@ pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that nothing runs jobs that have not ended.
+/// Warns that no run is active, where a listed job is unfinished.
 fn note_idle(location: &LogLocation, output: Shape, rows: &[Row]) {
     let is_read = matches!(output, Shape::Text | Shape::Wide) && rows.iter().any(|row| row.ended.is_none());
     if let Some(note) = location.idle_note().filter(|_| is_read) {

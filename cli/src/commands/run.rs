@@ -36,7 +36,7 @@ use apis::{Registry, Resource};
 use embedded::{EmbeddedCluster, Session};
 use event_log::disk::SledLog;
 use local::{Output, Processes, VisibleGpus};
-use model::JobKey;
+use model::{JobKey, Phase};
 use serde_json::{Value, json};
 
 use self::args::Events;
@@ -118,9 +118,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     result.map(|_| ExitCode::from(code))
 }
 
-/// Returns the jobs of earlier runs that have not ended.
-fn unfinished(session: &Session) -> Vec<JobKey> {
-    session.jobs().into_iter().filter(|(_, phase)| !phase.is_terminal()).map(|(key, _)| key).collect()
+/// Returns the jobs of earlier runs that have not ended: all but those of this run, by uid.
+fn unfinished(session: &Session, mine: &BTreeSet<String>) -> Vec<JobKey> {
+    let is_left = |(key, phase): &(JobKey, Phase)| !phase.is_terminal() && !mine.contains(&*key.uid.0);
+    session.jobs().into_iter().filter(is_left).map(|(key, _)| key).collect()
 }
 
 /// Refuses jobs whose pods another operator creates: none runs here.
@@ -184,18 +185,18 @@ fn go(
     faults::check(&args.faults, &session, manifests)?;
     let mut progress = Progress::new(local::now(), args.audience());
     progress.begin(session.operator.state());
-    let others = unfinished(&session);
-    progress.show_ranks(args::is_one_job(manifests) && others.is_empty());
     // A command is given to be run, however the one before ended.
     let rerun = args.rerun || args.command.is_given();
     let prepared = attempts::prepare(&mut session, manifests, rerun, &mut |line| progress.say(line))?;
     let rejected = manifests::apply(&mut session, &prepared)?;
-    let is_given =
-        |key: &JobKey| manifests.iter().any(|manifest| session.job_uid(manifest).is_some_and(|uid| *key.uid.0 == *uid));
-    for key in others.iter().filter(|key| !is_given(key)) {
+    // By uid: earlier attempts have the same names.
+    let mine: BTreeSet<String> = manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect();
+    let others = unfinished(&session, &mine);
+    progress.show_ranks(args::is_one_job(manifests) && others.is_empty());
+    for key in &others {
         let (name, option) = (jobs::written(key), view::Place { data_dir: &args.data_dir }.option());
         progress.say(&format!(
-            "{name} of an earlier run has not ended and goes on as well; to end it: trainyard stop {name}{option}"
+            "{name} of an earlier run is unfinished and continues; to stop it: trainyard stop {name}{option}"
         ));
     }
     if machine.gpus == 0 {
@@ -209,8 +210,7 @@ fn go(
     }
     let mut run = Run {
         files: args.watch.then(|| ChangedFiles::new(args.files(), args.lax)),
-        // By uid: earlier attempts have the same names.
-        mine: manifests.iter().filter_map(|manifest| session.job_uid(manifest)).collect(),
+        mine,
         submitted: BTreeSet::new(),
         is_for_others: false,
         rejected: !rejected.is_empty(),

@@ -10,12 +10,13 @@ use engine::{Job, Record, Scope, State};
 use model::{JobKey, Phase, Position, Timestamp, Uid};
 use serde_json::{Value, json};
 
-use super::run::data_dir::holder;
+use super::run::data_dir::{holder, is_of_runs};
 use crate::deleted::{Deleted, Deletions};
 use crate::jobs::{self, split};
 use crate::out::{self, Failure};
 use crate::records::{self, Flow, LogSource};
 use crate::remote::ServerArgs;
+use crate::shell::quoted;
 use crate::view::Place;
 
 /// The log to read.
@@ -52,12 +53,11 @@ impl LogLocation {
         !self.server.given() && self.data_dir().is_none_or(|dir| holder(dir).is_none())
     }
 
-    /// Returns a note on jobs that have not ended, where nothing runs them.
+    /// Returns a note about unfinished jobs where no run is active; `None` for a log that is not a run's.
     pub(crate) fn idle_note(&self) -> Option<&'static str> {
-        // An operator's directory holds a log alone.
-        let is_of_run = |dir: &Path| ["cluster.json", "cluster.journal"].iter().any(|file| dir.join(file).exists());
-        let is_idle = self.data_dir().is_some_and(is_of_run) && self.is_over();
-        is_idle.then_some("no run is active: what has not ended goes on with the next `trainyard run`")
+        // An operator's directory is of the same form without the mark of a run.
+        let is_idle = self.data_dir().is_some_and(is_of_runs) && self.is_over();
+        is_idle.then_some("no run is active: the next `trainyard run` continues unfinished jobs")
     }
 
     /// Returns how the cluster of a live operator is reached.
@@ -73,7 +73,7 @@ impl LogLocation {
     /// Returns the options that name this log in another command, with a space before them.
     pub(crate) fn option(&self) -> String {
         match (&self.log, self.server.given()) {
-            (Some(log), _) => format!(" --log {}", log.display()),
+            (Some(log), _) => format!(" --log {}", quoted([log.to_string_lossy()])),
             (None, true) => format!(" --server {}", self.server),
             (None, false) => Place { data_dir: &self.data_dir }.option(),
         }

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::{Form, Progress};
 use crate::columns::counted;
-use crate::commands::run::data_dir::quoted;
 use crate::jobs;
 use crate::out::{self, Failure as Problem};
+use crate::shell::quoted;
 
 /// Maximum number of errors of a spec in the last lines.
 const MAX_ERRORS: usize = 3;
@@ -107,8 +107,7 @@ impl Place<'_> {
     /// Returns the option that names the directory, with a space before it; nothing where it is the default.
     pub(crate) fn option(&self) -> String {
         let is_default = self.data_dir == Path::new("./trainyard-data") || self.data_dir == Path::new("trainyard-data");
-        let word = || quoted(std::iter::once(self.data_dir.display().to_string()));
-        if is_default { String::new() } else { format!(" --data-dir {}", word()) }
+        if is_default { String::new() } else { format!(" --data-dir {}", quoted([self.data_dir.to_string_lossy()])) }
     }
 }
 

@@ -64,8 +64,7 @@ impl Screen {
 
 /// Returns the text a terminal shows at the end of a line that overwrote itself, without control sequences; colours on demand.
 pub(crate) fn tame(text: &str, colours: bool) -> String {
-    let text = text.trim_end_matches('\r');
-    let text = text.rsplit_once('\r').map_or(text, |(_, last)| last);
+    let text = printable::last_text(text);
     let mut out = String::with_capacity(text.len());
     let mut coloured = false;
     for (part, is_code) in AnsiCodeIterator::new(text) {

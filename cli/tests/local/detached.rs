@@ -82,7 +82,7 @@ fn a_run_on_a_terminal_fits_it() {
 
 #[test]
 fn ctrl_c_asks_whether_to_stop() {
-    let asked = "Stop the jobs [s], keep them in the background [k], or go on [any other key]?";
+    let asked = "Stop the jobs [s], keep them in background [k], or continue [any other key]?";
     for (answer, says, code) in [("s", "stopping the jobs; ", 130), ("\x03", "stopping the jobs; ", 130)] {
         let place = Place::new();
         let mut run = on_a_terminal(&place);
@@ -112,7 +112,7 @@ fn a_run_goes_on_without_its_terminal_when_it_is_kept() {
     let place = Place::new();
     let mut run = on_a_terminal(&place);
     presses(&mut run, "\x03");
-    until("the question", || place.read("screen").contains("in the background [k]"));
+    until("the question", || place.read("screen").contains("in background [k]"));
     presses(&mut run, "k");
     until("the prompt is back", || place.read("screen").contains("exit 0"));
     assert!(place.read("screen").contains("Follow it: trainyard attach; end it: trainyard stop"));

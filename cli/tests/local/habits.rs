@@ -116,7 +116,7 @@ fn the_manual_has_a_page_for_each_command() {
 }
 
 #[test]
-fn a_command_without_dashes_before_it_is_told_where_they_go() {
+fn the_error_for_a_command_without_dashes_shows_where_they_go() {
     let place = Place::new();
     place.write("train.py", "print(1)");
     for (words, says) in [
@@ -156,7 +156,8 @@ fn what_a_run_that_died_left_is_named() {
     for words in [&["ps"][..], &["get", "old"]] {
         let (_, out, err) = ps(words);
         assert!(
-            out.contains("Running") && err.contains("no run is active: what has not ended goes on with"),
+            out.contains("Running")
+                && err.contains("no run is active: the next `trainyard run` continues unfinished jobs"),
             "{out}{err}"
         );
     }
@@ -164,14 +165,14 @@ fn what_a_run_that_died_left_is_named() {
     assert!(err.contains("no run is active"), "{err}");
     let (_, out, _) = ps(&["explain", "old"]);
     assert!(out.contains("it waits for:\n  no run is active"), "{out}");
-    // The next run goes on with it, and says so. Lines of output name their pods.
+    // The next run continues it, and prints that. Lines of output name their pods.
     let (_, out, err) = ps(&["run", "--timeout", "10s", "--name", "new", "--", "echo", "hi"]);
     assert!(
         err.contains(
-            "old of an earlier run has not ended and goes on as well; to end it: trainyard stop old --data-dir \"a b\""
+            "old of an earlier run is unfinished and continues; to stop it: trainyard stop old --data-dir 'a b'"
         ),
         "{err}"
     );
     assert!(out.contains("new-worker-0 | hi"), "{out}");
-    assert!(out.contains("logs: trainyard logs new --data-dir \"a b\""), "{out}");
+    assert!(out.contains("logs: trainyard logs new --data-dir 'a b'"), "{out}");
 }

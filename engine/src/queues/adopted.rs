@@ -1,6 +1,6 @@
-//! Adopted shares: places that mirrors tell of after a lost log, and that no pod shows.
+//! Checks shares that were read from mirrors after a lost log, and that no bound pod confirms.
 //!
-//! Owns which of them there is room for. A user may have written one; the log knows better while it is there. Tests: scenarios
+//! Owns which of them fit. A user may have written one; while the log is there, it counts instead. Tests: scenarios
 //! `mpijob/state-is-forged-before-the-log-is-lost`, `-beyond-the-quota`, and the crash sweep with a lost log.
 
 use std::collections::BTreeSet;
@@ -13,8 +13,8 @@ use crate::holding::asked;
 use crate::job::Job;
 use crate::state::State;
 
-/// Returns the jobs whose adopted share finds no room beside what pods show and other jobs hold. Those count whose pods another
-/// controller creates: their state stands in an annotation, that of others in a status, which users may not write.
+/// Returns the jobs whose adopted share does not fit beside bound pods and the shares of other jobs. Only jobs whose pods another controller
+/// creates are checked: their state stands in an annotation, that of others in a status, which users may not write.
 pub(super) fn without_room(state: &State, now: Timestamp) -> BTreeSet<JobKey> {
     let is_unproven = |(key, holder): &(&JobKey, &Holder)| {
         let is_adopted = |job: &Job| job.holding.stamp <= job.adopted || job.holding.stamp > state.stamp;
@@ -25,11 +25,11 @@ pub(super) fn without_room(state: &State, now: Timestamp) -> BTreeSet<JobKey> {
             && !is_bound(&holder.share)
     };
     let mut unproven: Vec<(&JobKey, &Holder)> = state.queues.holders.iter().filter(is_unproven).collect();
-    // Pods are listed by then.
+    // Before the watched types are listed, no pod is known.
     if unproven.is_empty() || state.awaits_watched() {
         return BTreeSet::new();
     }
-    unproven.sort_by_key(|(key, holder)| (std::cmp::Reverse(holder.priority), holder.submitted, *key));
+    unproven.sort_by_key(|(key, holder)| holder.order(key));
     let keys: BTreeSet<JobKey> = unproven.iter().map(|(key, _)| (*key).clone()).collect();
     let mut room = Room::new(state, now, &keys);
     unproven.retain(|(key, holder)| {

@@ -218,6 +218,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
     let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
     let nothing = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::Resized)) };
+    // The kind of loss whose message says that the nodes have no room.
     let no_room = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::NodesLost)) };
     let unfit = adopted::without_room(state, now);
     for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants || holder.is_idle()) {
@@ -253,7 +254,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     if is_quiet || grows.is_empty() {
         return changes.into_iter().collect();
     }
-    grows.sort_by_key(|(key, holder, _)| (std::cmp::Reverse(holder.priority), holder.submitted, *key));
+    grows.sort_by_key(|(key, holder, _)| holder.order(key));
     let mut room = Room::new(state, now, &BTreeSet::new());
     for (key, holder, target) in grows {
         let fit = room.take(key, holder, queues.gpu_type(&holder.resource), &target.share);

@@ -2,6 +2,7 @@
 //!
 //! Derived from the job; never stored. Tests: through [`super`].
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Charge, JobKey, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
@@ -192,6 +193,11 @@ impl Holder {
     /// Returns the GPUs that a place of a slot counts as.
     pub(super) fn charged(&self, slot: &SlotId) -> u32 {
         self.charge.gpus.get(&slot.group).copied().unwrap_or_else(|| self.gpus(slot))
+    }
+
+    /// Returns its place in the order of grants: a higher priority first, then an earlier submission.
+    pub(super) fn order<'a>(&self, key: &'a JobKey) -> (Reverse<i32>, Timestamp, &'a JobKey) {
+        (Reverse(self.priority), self.submitted, key)
     }
 
     /// Returns true if all of its pods are deleted and created again when their number changes.

@@ -9,6 +9,7 @@ use scheduler::desk::Reason;
 
 use super::forecast::{self, Start, Starts};
 use super::grant;
+use super::holder::Holder;
 use super::round::{self, Waiting, Waits};
 use crate::state::State;
 
@@ -51,17 +52,6 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds the figures of another queue.
-    fn add(&mut self, other: &Self) {
-        self.admitted = self.admitted.saturating_add(other.admitted);
-        self.pending = self.pending.saturating_add(other.pending);
-        for (resource, gpus) in &other.usage {
-            let sum = self.usage.entry(resource.clone()).or_default();
-            *sum = sum.saturating_add(*gpus);
-        }
-        self.quota.extend(other.quota.clone());
-    }
-
     /// Returns the GPUs in use beyond the queue's own, by resource.
     pub fn borrowed(&self) -> impl Iterator<Item = (&Text, u32)> {
         self.quota.iter().map(|(resource, quota)| {
@@ -73,16 +63,24 @@ impl Counts {
 
 /// Returns the figures of every queue that has an object or jobs, by name, in one walk over the jobs that hold or want places.
 pub fn counts(state: &State) -> BTreeMap<Text, Counts> {
+    counts_by(state, |holder| Text::from(holder.queue()))
+}
+
+/// Returns the figures of the root queue and of every queue that has an object, by name. Jobs of queues that do not exist count as
+/// [`MISSING`]: users write these names, any number of them.
+pub fn bounded_counts(state: &State) -> BTreeMap<Text, Counts> {
+    let exists = |name: &str| name.is_empty() || state.queues.objects.contains_key(name);
+    counts_by(state, |holder| Text::from(if exists(holder.queue()) { holder.queue() } else { MISSING }))
+}
+
+fn counts_by(state: &State, name: impl Fn(&Holder) -> Text) -> BTreeMap<Text, Counts> {
     let queues = &state.queues;
     let own = |(name, (_, spec)): (&Text, &(JobKey, Box<QueueSpec>))| {
         (name.clone(), Counts { quota: spec.quota.clone(), ..Counts::default() })
     };
     let mut all: BTreeMap<Text, Counts> = queues.objects.iter().map(own).collect();
     for holder in queues.holders.values() {
-        if !all.contains_key(holder.queue()) {
-            all.insert(Text::from(holder.queue()), Counts::default());
-        }
-        let Some(counts) = all.get_mut(holder.queue()) else { continue };
+        let counts = all.entry(name(holder)).or_default();
         if !holder.share.is_empty() {
             counts.admitted = counts.admitted.saturating_add(1);
         } else if holder.wants {
@@ -95,18 +93,6 @@ pub fn counts(state: &State) -> BTreeMap<Text, Counts> {
         }
     }
     all
-}
-
-/// Returns the figures of the root queue and of every queue that has an object, by name; jobs of queues that do not exist count together
-/// as [`MISSING`], since their names are users' own and any number of them may be there.
-pub fn bounded_counts(state: &State) -> BTreeMap<Text, Counts> {
-    let mut bounded: BTreeMap<Text, Counts> = BTreeMap::new();
-    for (name, counts) in counts(state) {
-        let is_known = name.is_empty() || state.queues.objects.contains_key(&name);
-        let name = if is_known { name } else { Text::from(MISSING) };
-        bounded.entry(name).or_default().add(&counts);
-    }
-    bounded
 }
 
 /// Returns the state of every queue that has an object or jobs, as the desk sees it at a time. Changes nothing.

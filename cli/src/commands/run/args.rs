@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::again::Stored;
 use super::command::{self, CommandArgs};
-use super::data_dir::quoted;
 use super::gpus::GpuCount;
 use crate::commands::simulate::{duration, flag};
 use crate::faults::Fault;
 use crate::manifests;
 use crate::out::{Failure, Stream};
 use crate::requests::Target;
+use crate::shell::quoted;
 use crate::view::{Audience, Form};
 
 /// Time after a first failure in which failures of other pods are waited for. The workers of one machine lose a peer within

@@ -15,6 +15,7 @@ use event_log::disk;
 use serde::{Deserialize, Serialize};
 
 use crate::out::Failure;
+use crate::shell::quoted;
 
 const MARKER: &str = "trainyard.json";
 const MARKER_NEW: &str = "trainyard.json.new";
@@ -214,6 +215,11 @@ pub(crate) struct Holder {
     pub(crate) command: String,
 }
 
+/// Returns true for the data directory of runs.
+pub(crate) fn is_of_runs(dir: &Path) -> bool {
+    dir.join(MARKER).is_file()
+}
+
 /// Returns the run that has a data directory open, if one has.
 pub(crate) fn holder(dir: &Path) -> Option<Holder> {
     let mut file = File::open(dir.join(LOCK)).ok()?;
@@ -276,17 +282,6 @@ fn check_older_run(dir: &Path) -> Result<(), Failure> {
         ))),
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
-}
-
-/// Returns the words of a command on one line.
-pub(crate) fn quoted(words: impl Iterator<Item = String>) -> String {
-    let words: Vec<String> = words
-        .map(|word| {
-            let plain = !word.is_empty() && !word.contains(|c: char| c.is_whitespace() || c.is_control());
-            if plain { word } else { format!("{word:?}") }
-        })
-        .collect();
-    words.join(" ")
 }
 
 fn write_marker(dir: &Path, marker: &Marker) -> Result<(), Failure> {

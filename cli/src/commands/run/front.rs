@@ -14,7 +14,7 @@ use crate::out::Failure;
 use crate::view::Place;
 
 /// Asked at the first Ctrl-C.
-const QUESTION: &str = "Stop the jobs [s], keep them in the background [k], or go on [any other key]?";
+const QUESTION: &str = "Stop the jobs [s], keep them in background [k], or continue [any other key]?";
 
 /// The process in front of a run on a terminal.
 pub(super) struct Front {
@@ -52,7 +52,7 @@ impl Run {
             let _ = wake.send(keys::next().map_or(Wake::Stop(cause), Wake::Key));
         });
         if asks.is_err() {
-            // Nobody can answer.
+            // Without the thread no answer is read.
             let _ = self.wake.send(Wake::Stop(cause));
         }
     }

@@ -8,10 +8,10 @@ use event_log::EventLog as _;
 use studies::report::{Input, Provenance};
 
 use crate::archive;
-use crate::commands::run::data_dir::quoted;
 use crate::commands::version;
 use crate::out::Failure;
 use crate::records;
+use crate::shell::quoted;
 
 /// Returns the provenance of a report that was made from these files.
 ///

@@ -16,6 +16,7 @@ use super::job::{queue, text};
 use super::submit::SubmitArgs;
 use crate::manifests;
 use crate::out::Failure;
+use crate::shell::quoted;
 
 /// Kind of the queues.
 const QUEUE_KIND: &str = apis::torchrunqueue::KIND;
@@ -123,17 +124,7 @@ fn dry_run_among(words: &[String]) -> Option<String> {
 fn command(words: &[String]) -> String {
     match words {
         [line] => line.clone(),
-        words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
-    }
-}
-
-/// A word as a shell takes it for one.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
+        words => quoted(words),
     }
 }
 
