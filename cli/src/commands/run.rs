@@ -22,6 +22,7 @@ mod serve;
 mod signals;
 mod submissions;
 mod submit;
+mod threads;
 mod turns;
 mod uploads;
 
@@ -89,6 +90,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     } else if !args.in_front && args.stored.is_none() && args.output == Events::Text && detached::is_interactive() {
         return detached::stand_in_front();
     }
+    threads::check()?;
     local::keep_files_private();
     let mut dir = match DataDir::open(&args.data_dir) {
         Ok(dir) => dir,
