@@ -50,6 +50,7 @@ impl Operator {
                     }
                 }
             }
+            self.in_flight.settle(&key);
         }
         Ok(())
     }
@@ -308,10 +309,23 @@ impl Operator {
         }
     }
 
-    /// Takes in the object of an answer as if a watch had reported it.
+    /// Takes in the object of an answer as if a watch had reported it; and its deletion, if a watch has reported that already.
     fn take_object(&mut self, object: &Arc<Value>, facts: &mut Intake) {
-        if let Some(seen) = ObservedObject::read(&self.registry, Arc::clone(object)) {
-            self.applied(seen, facts, false);
+        let Some(seen) = ObservedObject::read(&self.registry, Arc::clone(object)) else { return };
+        let is_deleted = match &seen {
+            ObservedObject::Pod(key, fact) => self.in_flight.is_deleted(key, &fact.uid),
+            ObservedObject::Service(key, fact) => self.in_flight.is_deleted(key, &fact.uid),
+            ObservedObject::Owned(key, fact) => self.in_flight.is_deleted(key, &fact.uid),
+            ObservedObject::Job(..)
+            | ObservedObject::Node(_)
+            | ObservedObject::Class(_)
+            | ObservedObject::Quota(_)
+            | ObservedObject::Namespace(_)
+            | ObservedObject::Foreign(_) => false,
+        };
+        self.applied(seen, facts, false);
+        if is_deleted && let Some(seen) = ObservedObject::read(&self.registry, Arc::clone(object)) {
+            self.deleted(seen, facts);
         }
     }
 }

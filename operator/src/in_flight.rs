@@ -1,13 +1,14 @@
 //! Calls in flight: those dispatched and not yet answered.
 //!
-//! Owns their numbers, the rule of one call an object at a time, the limit, and the reads that must follow an answer.
+//! Owns their numbers, the rule of one call an object at a time, the limit, the reads that must follow an answer, and the objects that a
+//! watch reported deleted before an answer came in that still shows them.
 //! Kubernetes Events do not count: their answers are not awaited. Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use apis::authorization::{ClusterObject, Found};
 use apis::{CallId, FreeStorage};
-use model::{Command, JobKey, ObjectRef, OwnedRef, ResourceVersion};
+use model::{Command, JobKey, ObjectRef, OwnedRef, ResourceVersion, Uid};
 
 /// Purpose of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,12 +70,14 @@ pub(crate) struct InFlight {
     limit: usize,
     /// Reads to dispatch with the job's next commands, in the order of the answers they follow.
     reads: BTreeMap<JobKey, Vec<Purpose>>,
+    /// Objects of jobs with calls in flight that were deleted since.
+    deleted: BTreeMap<JobKey, BTreeSet<Uid>>,
 }
 
 impl Default for InFlight {
     fn default() -> Self {
         let (calls, objects, reads) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { calls, objects, last_id: 0, limit: usize::MAX, reads }
+        Self { calls, objects, last_id: 0, limit: usize::MAX, reads, deleted: BTreeMap::new() }
     }
 }
 
@@ -125,6 +128,25 @@ impl InFlight {
             }
         }
         Some((job, purpose))
+    }
+
+    /// Notes that an object of a job was deleted: the answer to a call in flight may show it as it was before.
+    pub(crate) fn note_deleted(&mut self, job: &JobKey, uid: &Uid) {
+        if self.objects.contains_key(job) {
+            self.deleted.entry(job.clone()).or_default().insert(uid.clone());
+        }
+    }
+
+    /// Returns true if an object was deleted while calls of its job were in flight.
+    pub(crate) fn is_deleted(&self, job: &JobKey, uid: &Uid) -> bool {
+        self.deleted.get(job).is_some_and(|uids| uids.contains(uid))
+    }
+
+    /// Forgets the deleted objects of a job without calls in flight. To be called once an answer was taken in.
+    pub(crate) fn settle(&mut self, job: &JobKey) {
+        if !self.objects.contains_key(job) {
+            self.deleted.remove(job);
+        }
     }
 
     /// Has an object read with the job's next commands.

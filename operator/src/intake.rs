@@ -190,14 +190,21 @@ impl Operator {
         self.needed_changed(key, facts);
     }
 
-    fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {
+    pub(crate) fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {
         match seen {
             ObservedObject::Pod(key, fact) => {
+                self.in_flight.note_deleted(&key, &fact.uid);
                 self.name_is_free(&key, &fact.name, facts);
                 facts.push(&key, Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
-            ObservedObject::Service(key, fact) => facts.push(&key, Fact::ServiceGone { uid: fact.uid }),
-            ObservedObject::Owned(key, fact) => facts.push(&key, Fact::OwnedGone { uid: fact.uid }),
+            ObservedObject::Service(key, fact) => {
+                self.in_flight.note_deleted(&key, &fact.uid);
+                facts.push(&key, Fact::ServiceGone { uid: fact.uid });
+            }
+            ObservedObject::Owned(key, fact) => {
+                self.in_flight.note_deleted(&key, &fact.uid);
+                facts.push(&key, Fact::OwnedGone { uid: fact.uid });
+            }
             ObservedObject::Node(fact) => {
                 self.foreign.node_gone(&fact.name);
                 facts.push_cluster(Fact::NodeGone { name: fact.name });
