@@ -71,6 +71,11 @@ impl<'a> NodeView<'a> {
         self.nodes.get(name)?.fact.conditions.iter().find(|c| self.names_fault(c))
     }
 
+    /// Returns true if pods with GPUs have no place on a node: it is lost, or shows a GPU fault, which fails its pods.
+    pub(crate) fn is_without_places(&self, name: &str, now: Timestamp) -> bool {
+        self.trouble(name, now) == Some(NodeTrouble::Lost) || self.gpu_fault(name).is_some()
+    }
+
     /// Returns true if a condition type is one of the configured GPU faults.
     pub(crate) fn names_fault(&self, condition: &str) -> bool {
         self.faults.iter().any(|f| f == condition)

@@ -16,7 +16,6 @@ use model::{LabelRequirement, NodeFact, PodRequirements, Text, Timestamp};
 
 use super::holder::Holder;
 use super::round::future_nodes;
-use crate::nodes::NodeTrouble;
 use crate::state::State;
 use crate::words::amount_words;
 
@@ -55,8 +54,7 @@ impl<'a> NodeFilter<'a> {
     /// Judges the nodes with GPUs for all jobs that hold or want places.
     pub(super) fn new(state: &'a State, now: Timestamp) -> Self {
         let view = state.node_view();
-        let is_there =
-            |node: &&NodeFact| !node.gpus.is_empty() && view.trouble(&node.name, now) != Some(NodeTrouble::Lost);
+        let is_there = |node: &&NodeFact| !node.gpus.is_empty() && !view.is_without_places(&node.name, now);
         let nodes: Vec<&NodeFact> = state.nodes.values().map(|node| &node.fact).filter(is_there).collect();
         let all: BTreeSet<&[(Text, Arc<PodRequirements>)]> =
             state.queues.holders.values().map(|holder| holder.requirements.as_slice()).collect();

@@ -14,21 +14,19 @@ use super::foreign;
 use super::holder::Holder;
 use super::tenants::Tenants;
 use super::{adopted, round};
-use crate::nodes::NodeTrouble;
 use crate::state::State;
 
 /// Returns the shares that differ from what the pods of their jobs show: of a job whose pods were bound to other nodes, and of one
-/// that had pods before its queue granted anything. A pod on a lost node shows nothing: its place may have moved already.
+/// that had pods before its queue granted anything. A pod on a node without places shows nothing: its place may have moved already.
 pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
     let view = state.node_view();
-    let is_lost = |node: &Text| view.trouble(node, state.at) == Some(NodeTrouble::Lost);
     let mut all = BTreeMap::new();
     for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants) {
         let mut share = if holder.found { found(holder) } else { holder.share.clone() };
         for (group, nodes) in &mut share.groups {
             let bound_to = |index| {
                 let slot = SlotId { group: group.clone(), index };
-                holder.bound.get(&slot).filter(|node| !is_lost(node))
+                holder.bound.get(&slot).filter(|node| !view.is_without_places(node, state.at))
             };
             let bound: Vec<Option<&Text>> = (0u32..).zip(nodes.iter()).map(|(index, _)| bound_to(index)).collect();
             *nodes = if holder.interchanges {
@@ -294,7 +292,7 @@ fn taken_away(
     now: Timestamp,
 ) -> Option<(Share, ShareLoss)> {
     let view = state.node_view();
-    let stays = |node: &Text| !node.is_empty() && view.trouble(node, now) != Some(NodeTrouble::Lost);
+    let stays = |node: &Text| !node.is_empty() && !view.is_without_places(node, now);
     let moves = share.cells().any(|(slot, node)| target.share.node(&slot).is_some_and(|to| to != node) && stays(node));
     let why = |kind| target.why.clone().unwrap_or_else(|| ShareLoss::of(kind));
     if share.is_empty() {

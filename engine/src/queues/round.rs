@@ -18,7 +18,6 @@ use super::foreign::{self, Foreign};
 use super::holder::Holder;
 use super::lessons::Known;
 use super::tenants::Tenants;
-use crate::nodes::NodeTrouble;
 use crate::state::State;
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
@@ -74,12 +73,11 @@ pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>
     let view = state.node_view();
     let (mut nodes, mut closed) = (Vec::new(), BTreeSet::new());
     for (name, node) in &state.nodes {
-        let trouble = view.trouble(name, now);
         let Some((resource, slots)) = node.fact.gpus.first_key_value() else { continue };
-        if trouble == Some(NodeTrouble::Lost) {
+        if view.is_without_places(name, now) {
             continue;
         }
-        if node.fact.closed || trouble.is_some() {
+        if node.fact.closed || view.trouble(name, now).is_some() {
             closed.insert(name.clone());
         }
         let gpu_type = state.queues.gpu_type(resource);
@@ -94,6 +92,10 @@ pub(super) fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType
     let resources: BTreeSet<&Text> = state.queues.holders.values().map(|holder| &holder.resource).collect();
     let resources = resources.into_iter().filter(|_| state.config.ignores_capacity);
     resources.map(|resource| (future(resource), state.queues.gpu_type(resource)))
+}
+
+fn pods_words(pods: u32) -> String {
+    if pods == 1 { "a pod".to_owned() } else { format!("{pods} pods") }
 }
 
 impl Queues {
@@ -336,7 +338,10 @@ impl<'a> Inquiry<'a> {
         let room = room.fold(0, u32::saturating_add);
         let Wait { needs, nodes, .. } = wait;
         (nodes >= needs && room < pods).then(|| {
-            format!("needs {pods} pods of {each} at once; the nodes that it may use have room for {room} when they are empty")
+            let pods = pods_words(pods);
+            format!(
+                "needs {pods} of {each} at once; the nodes that it may use have room for {room} when they are empty"
+            )
         })
     }
 
@@ -344,7 +349,7 @@ impl<'a> Inquiry<'a> {
     fn not_together(&self, asked: &Asked<'_>, wait: &Wait) -> Option<String> {
         let (pods, each) = self.pods_and_needs(asked, wait)?;
         let Wait { needs, nodes_left, .. } = wait;
-        let pods = if pods == 1 { "a pod".to_owned() } else { format!("{pods} pods") };
+        let pods = pods_words(pods);
         let [needed, left] = [needs, nodes_left].map(|gpus| gpus_words(*gpus));
         (nodes_left >= needs)
             .then(|| format!("needs {needed}; the nodes have {left} left, but no room for {pods} of {each}"))
