@@ -112,11 +112,13 @@ impl Job {
         self.pods.values().map(|pod| &**pod).filter(is_victim)
     }
 
-    /// Returns the finalizers that stay on a pod whose protection is removed; `None` for a pod that is not protected or is held back.
+    /// Returns the finalizers that stay on a pod whose protection is removed; `None` for a pod that is not protected or is held back. Once
+    /// every pod has ended no process is left that could write a checkpoint, as in a namespace that is deleted.
     pub(crate) fn released<'a>(&self, pod: &'a Pod) -> Option<&'a Vec<Text>> {
         let others = pod.fact.protected.as_ref().filter(|_| pod.fact.deleting.is_some())?;
         let elastic = self.elastic().filter(|_| self.phase == Phase::Running);
-        let is_held = pod.deletion.is_none() && self.known && !self.gone && !self.deleting;
+        let has_object = self.known && !self.gone && !self.deleting;
+        let is_held = pod.deletion.is_none() && has_object && self.live_pods().next().is_some();
         let is_written = |elastic: &Elastic| {
             elastic.requested.is_some_and(|asked| !asked.done && elastic.completed == Some(asked.version))
         };
