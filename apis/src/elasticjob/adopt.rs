@@ -8,15 +8,23 @@ use model::{CauseKind, Decision, Mirror, Phase};
 use serde_json::Value;
 
 use super::spec::TRANSLATION;
-use super::words::{CONDITIONS, WORKER};
-use crate::objects::{at, list_at, mirror, mirror_stamp, text_at, time_at};
+use super::words::{CONDITIONS, WORKER, without_sentence};
+use crate::objects::{at, list_at, mirror, mirror_stamp, name, text_at, time_at};
 use crate::{adopt, replicas};
 
 /// Reads the state of a job back from its object.
 pub(super) fn adopt(object: &Value) -> Adopted {
     let mut milestones = CONDITIONS.milestones(object);
-    let mirror = mirror(object);
-    let mirror = mirror.unwrap_or_else(|| without_mirror(object, &mut milestones));
+    let mirror = match mirror(object) {
+        Some(mirror) => {
+            let name = name(object);
+            for milestone in &mut milestones {
+                milestone.message = without_sentence(&name, &milestone.message).into();
+            }
+            mirror
+        }
+        None => without_mirror(object, &mut milestones),
+    };
     adopt::adopted(object, mirror, milestones, replicas::finals)
 }
 

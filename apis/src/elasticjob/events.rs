@@ -2,9 +2,11 @@
 //!
 //! Must not report created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
 
-use model::{Cause, CauseKind, Decision, Event, Fact, Phase, PodFact, Text, Timestamp};
+use model::{Cause, CauseKind, Decision, Event, Fact, Phase, PodFact, Timestamp};
 
 use super::spec::TEMPLATE_POLICY;
+use super::status::{displayed, failed_replicas};
+use super::words::sentence;
 use crate::api::{JobEvent, JobStep};
 use crate::events::{normal, overridden_policies, warning};
 
@@ -49,33 +51,30 @@ fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
 /// Reports a decision: in the original's words where it has some, and then why.
 fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
     let name = &step.key.name;
-    // The original's message for a number of failed pods of a group.
-    let failed = |verb: &str, group: &Text, count: usize| {
-        let group = step.job.spec().and_then(|spec| spec.group(group)).map_or(group, |spec| spec.display());
-        format!("ElasticJob {name} is {verb} because {count} {group} replica(s) failed.")
-    };
     if let Event::Replaced { group, slots } = event {
         let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
         let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
-        let message = format!("{} replacing failed pods: {names}", failed("restarting", group, slots.len()));
+        let words = sentence(name, Phase::Restarting, Some((slots.len(), displayed(step.job, group))));
+        let message = format!("{words} replacing failed pods: {names}");
         return Some(JobEvent { salt, ..warning("ElasticJobRestarting", message) });
     }
     let Event::Decided(decision) = event else { return None };
     let Cause { kind, slots, message } = decision.cause();
-    let of_pods = |verb: &str| {
-        let first = slots.first().map(|slot| failed(verb, &slot.group, slots.len()));
-        first.map_or_else(|| message.to_string(), |words| format!("{words} {message}"))
+    let of_pods = |phase: Phase| {
+        let failed = failed_replicas(step.job, slots);
+        failed
+            .map_or_else(|| message.to_string(), |failed| format!("{} {message}", sentence(name, phase, Some(failed))))
     };
     let message = message.to_string();
     Some(match (&**decision, kind) {
         (Decision::Restart { .. }, CauseKind::Resized) => warning("ElasticJobRestarting", message),
-        (Decision::Restart { .. }, _) => warning("ElasticJobRestarting", of_pods("restarting")),
+        (Decision::Restart { .. }, _) => warning("ElasticJobRestarting", of_pods(Phase::Restarting)),
         (Decision::End { phase: Phase::Succeeded, .. }, _) => {
-            normal("ElasticJobSucceeded", format!("ElasticJob {name} is successfully completed. {message}"))
+            normal("ElasticJobSucceeded", format!("{} {message}", sentence(name, Phase::Succeeded, None)))
         }
         (Decision::End { .. }, CauseKind::BudgetSpent | CauseKind::TimeLimit) => normal("JobFailed", message),
         (Decision::End { .. }, CauseKind::Exited | CauseKind::PodFailed) => {
-            normal("ElasticJobFailed", of_pods("failed"))
+            normal("ElasticJobFailed", of_pods(Phase::Failed))
         }
         (Decision::End { .. }, _) => normal("ElasticJobFailed", message),
         (Decision::Halt { .. }, _) => normal("ElasticJobSuspended", message),

@@ -3,12 +3,12 @@
 //! It must not hold anything back that `adopt` needs, nor show anything that is not in the state. Tests: `tests/status.rs`.
 
 use engine::Job;
-use model::{JobKey, Phase};
+use model::{CauseKind, JobKey, Phase, SlotId, Text};
 use serde_json::{Map, Value, json};
 
 use super::ElasticJob;
-use super::words::{CONDITIONS, REASON_PREFIX, failed_reason, phase_word};
-use crate::conditions::{of_remark, time};
+use super::words::{CONDITIONS, REASON_PREFIX, failed_reason, phase_word, sentence, with_sentence};
+use crate::conditions::{Shown, of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;
 use crate::summary;
@@ -35,12 +35,26 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
     let remarks = remarks::of(&ElasticJob, key, job);
     let mut conditions: Vec<Value> =
         remarks.iter().chain(&remarks::admission(job)).map(|remark| of_remark(remark, REASON_PREFIX)).collect();
-    conditions.extend(CONDITIONS.list(&job.milestones).iter().map(|shown| {
+    conditions.extend(CONDITIONS.list(&job.milestones).into_iter().map(|shown| {
         let cause = job.ending().map(|(_, _, cause)| cause).filter(|_| shown.phase == Phase::Failed);
         let usual = || format!("{REASON_PREFIX}{}", phase_word(shown.phase));
-        CONDITIONS.render(shown, &cause.map_or_else(usual, |cause| failed_reason(cause.kind).to_owned()))
+        let reason = cause.map_or_else(usual, |cause| failed_reason(cause.kind).to_owned());
+        let failed = cause.filter(|cause| matches!(cause.kind, CauseKind::Exited | CauseKind::PodFailed));
+        let failed = failed.and_then(|cause| failed_replicas(job, &cause.slots));
+        let message = with_sentence(&key.name, &sentence(&key.name, shown.phase, failed), &shown.message);
+        CONDITIONS.render(&Shown { message: message.into(), ..shown }, &reason)
     }));
     conditions
+}
+
+/// Returns the number of these pods, and the name of the group of the first one as users spell it.
+pub(super) fn failed_replicas<'a>(job: &'a Job, slots: &'a [SlotId]) -> Option<(usize, &'a str)> {
+    Some((slots.len(), displayed(job, &slots.first()?.group)))
+}
+
+/// Returns the name of a group as users spell it.
+pub(super) fn displayed<'a>(job: &'a Job, group: &'a Text) -> &'a Text {
+    job.spec().and_then(|spec| spec.group(group)).map_or(group, |spec| spec.display())
 }
 
 /// Pods by state. What an ended job came to stays readable when its pods are gone.

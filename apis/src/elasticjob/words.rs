@@ -70,6 +70,42 @@ const fn effect(new: Phase, old: Phase) -> Effect {
     }
 }
 
+/// Returns the original's sentence about a job in a phase. `failed`: its failed pods and their group, where they led to it.
+pub(super) fn sentence(name: &str, phase: Phase, failed: Option<(usize, &str)>) -> String {
+    let state = match phase {
+        Phase::Running => "running",
+        Phase::Succeeded => "successfully completed",
+        Phase::Failed => "failed",
+        Phase::Restarting => "restarting",
+        Phase::Suspended => "suspended",
+        _ => "created",
+    };
+    let why = failed.map(|(count, group)| format!(" because {count} {group} replica(s) failed")).unwrap_or_default();
+    format!("{}{state}{why}.", sentence_start(name))
+}
+
+fn sentence_start(name: &str) -> String {
+    format!("{KIND} {name} is ")
+}
+
+/// Returns the message of a condition: the original's sentence, then the cause. The original's own message stays as it is.
+pub(super) fn with_sentence(name: &str, sentence: &str, cause: &str) -> String {
+    if cause.starts_with(&sentence_start(name)) {
+        cause.to_owned()
+    } else {
+        format!("{sentence} {cause}").trim_end().to_owned()
+    }
+}
+
+/// Returns the cause in the message of a condition that was written by [`with_sentence`].
+pub(super) fn without_sentence<'a>(name: &str, message: &'a str) -> &'a str {
+    if message.starts_with(&sentence_start(name)) {
+        message.split_once(". ").map_or("", |(_, cause)| cause)
+    } else {
+        message
+    }
+}
+
 /// Changes of the list of conditions, as the original made them: `Running` stays beside what ends or interrupts it, as False.
 pub(super) const CONDITIONS: Rules = Rules {
     word: phase_word,

@@ -48,9 +48,10 @@ fn a_running_jobs_status_has_the_originals_members() {
         status,
         json!({
             "conditions": [
-                {"type": "Created", "status": "True", "reason": "ElasticJobCreated", "message": "waiting",
+                {"type": "Created", "status": "True", "reason": "ElasticJobCreated",
+                    "message": "ElasticJob imagenet is created. waiting",
                     "lastUpdateTime": "2024-02-29T00:00:00Z", "lastTransitionTime": "2024-02-29T00:00:00Z"},
-                {"type": "Running", "status": "True", "reason": "ElasticJobRunning",
+                {"type": "Running", "status": "True", "reason": "ElasticJobRunning", "message": "ElasticJob imagenet is running.",
                     "lastUpdateTime": "2024-02-29T00:00:05Z", "lastTransitionTime": "2024-02-29T00:00:05Z"}],
             "replicaStatuses": {"Worker": {"active": 2, "failed": 1}},
             "ready": "2/2",
@@ -89,6 +90,21 @@ fn every_end_has_its_condition_and_running_stays_as_false() {
         assert_eq!(status["conditions"][1]["lastTransitionTime"], "2024-02-29T00:00:09Z");
         assert_eq!(status["replicaStatuses"], json!({"Worker": {"succeeded": 1, "failed": 1}}));
     }
+}
+
+#[test]
+fn the_message_of_a_failed_job_begins_with_the_originals_sentence() {
+    let (key, mut job) = job();
+    let cause =
+        Cause { kind: CauseKind::Exited, slots: vec![slot("worker", 0), slot("worker", 1)], message: "code 1".into() };
+    job.decision = Some(Decision::End { phase: Phase::Failed, cause, clean: true, live_only: true });
+    job.milestones = [milestone(Phase::Running, 0, ""), milestone(Phase::Failed, 1, "code 1")].into();
+    let message = |job: &Job| status(&key, job)["conditions"][1]["message"].clone();
+    assert_eq!(message(&job), "ElasticJob imagenet is failed because 2 Worker replica(s) failed. code 1");
+    // A job of the original has its message as the cause.
+    let original = "ElasticJob imagenet is failed because 1 Worker replica(s) failed.";
+    job.milestones = [milestone(Phase::Running, 0, ""), milestone(Phase::Failed, 1, original)].into();
+    assert_eq!(message(&job), original);
 }
 
 #[test]
