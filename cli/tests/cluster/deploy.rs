@@ -196,7 +196,8 @@ fn edit_writes_jobs_alone() {
     };
     let written = |name: &str| -> Vec<&str> {
         let rules = role(name)["rules"].as_array().into_iter().flatten();
-        let rules = rules.filter(|rule| rule["verbs"].as_array().is_some_and(|verbs| verbs.contains(&json!("update"))));
+        let is_read = |verb: &Value| ["get", "list", "watch"].iter().any(|read| verb == read);
+        let rules = rules.filter(|rule| rule["verbs"].as_array().is_some_and(|verbs| !verbs.iter().all(is_read)));
         let resources = rules.filter_map(|rule| rule["resources"].as_array()).flatten();
         resources.filter_map(Value::as_str).collect()
     };
