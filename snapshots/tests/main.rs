@@ -3,6 +3,7 @@
 mod crashes;
 mod direct;
 mod extremes;
+mod failures;
 mod limits;
 mod logs;
 mod manifests;
