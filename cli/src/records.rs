@@ -192,6 +192,11 @@ fn cached(path: &Path) -> Option<(Recent, State)> {
 
 /// Opens a log directory for reading: the data directory of a run is as good as the log in it.
 pub(crate) fn open_dir(path: &Path) -> Result<SledLog, Failure> {
+    if path.is_file() {
+        let problem =
+            "an exported log; this command reads the directory of a log: trainyard log import makes one of the file";
+        return Err(Failure::new(format!("{}: {problem}", path.display())));
+    }
     Ok(SledLog::open_copy(log_dir(path))?)
 }
 

@@ -51,7 +51,7 @@ enum Command {
         path: PathBuf,
         #[command(flatten)]
         server: ServerArgs,
-        /// The file to write; compressed when its name ends in `.gz`. Absent: standard output.
+        /// The file to write; compressed when its name ends in `.gz`. Absent or `-`: standard output.
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
@@ -236,6 +236,7 @@ fn verify_lines(reader: jsonl::Reader<Box<dyn BufRead>>) -> ExitCode {
 }
 
 fn export(source: &LogSource, to: Option<&Path>) -> Result<ExitCode, Failure> {
+    let to = to.filter(|to| *to != Path::new("-"));
     let path = match source {
         LogSource::Path(path) => path,
         LogSource::Server(server) => return export_lines(remote::open(server)?, to),
