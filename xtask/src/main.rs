@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
-//! `cargo xtask dist`, `cargo xtask release`, `cargo xtask torch-tests`.
+//! `cargo xtask dist`, `cargo xtask documents`, `cargo xtask release`, `cargo xtask torch-tests`.
 //!
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
 //! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
@@ -9,6 +9,7 @@ mod check;
 mod cluster;
 mod dependencies;
 mod dist;
+mod documents;
 mod purity;
 mod release;
 mod run;
@@ -34,6 +35,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   kubectl -- ...    kubectl on that control plane
   dist [FLAG]...    the binary that is shipped, static and stripped, with its line tables beside it; flags go to `cargo build`
   release           what is published, in target/packages: archive, Helm chart, Python wheel, their checksums, context of the image
+  documents [FILE]...  runs every command in README.md, CONTRIBUTING.md and docs/, and checks their links (--built: with the programs that are
+                    there already)
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
   torch-tests [PART]...  (ddp elastic mpijob plane plugin torchjob torchjob-plane) the PyTorch samples undisturbed, with faults and while
                     they are scaled: the results must be the same (installs PyTorch the first time, about 5 GB). mpijob: MPIJobs with
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         ("kubectl", words) => cluster::kubectl(words),
         ("torch-tests", parts) => torch::run(parts),
         ("dist", flags) => dist::run(flags),
+        ("documents", words) => documents::run(words),
         ("release", []) => release::run(),
         ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
