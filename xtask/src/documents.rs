@@ -5,8 +5,8 @@
 
 mod bash;
 mod leftovers;
-mod links;
-mod markdown;
+pub(crate) mod links;
+pub(crate) mod markdown;
 mod place;
 mod plane;
 mod runner;
@@ -17,8 +17,8 @@ mod usage;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cluster;
 use crate::run::{Problem, Scratch, build_quietly, built, io, root};
+use crate::{cluster, site};
 use markdown::{Block, Kind};
 use usage::Usage;
 
@@ -71,6 +71,7 @@ pub(crate) fn check(names: &[PathBuf]) -> Result<String, Problem> {
         return Ok("SKIPPED: no python3, with which documents run programs".to_owned());
     };
     let (documents, mut problems) = read(names)?;
+    problems.extend(site::missing_pages()?);
     let links = check_text(&documents, &mut problems)?;
     if !problems.is_empty() {
         return Err(Problem::failed(problems.join("\n")));
@@ -95,7 +96,7 @@ pub(crate) fn check(names: &[PathBuf]) -> Result<String, Problem> {
 }
 
 /// All documents, from the root of the repository.
-fn all() -> Result<Vec<PathBuf>, Problem> {
+pub(crate) fn all() -> Result<Vec<PathBuf>, Problem> {
     let mut found = Vec::new();
     collect(Path::new(""), false, &mut found)?;
     collect(Path::new("docs"), true, &mut found)?;

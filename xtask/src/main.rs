@@ -1,5 +1,5 @@
 //! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
-//! `cargo xtask dist`, `cargo xtask documents`, `cargo xtask release`, `cargo xtask torch-tests`.
+//! `cargo xtask dist`, `cargo xtask documents`, `cargo xtask release`, `cargo xtask site`, `cargo xtask torch-tests`.
 //!
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
 //! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
@@ -13,6 +13,7 @@ mod documents;
 mod purity;
 mod release;
 mod run;
+mod site;
 mod smoke;
 mod torch;
 mod venv;
@@ -37,6 +38,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   release           what is published, in target/packages: archive, Helm chart, Python wheel, their checksums, context of the image
   documents [FILE]...  runs every command in README.md, CONTRIBUTING.md and docs/, and checks their links (--built: with the programs that are
                     there already)
+  site              these documents as a site with a search, in target/site (installs mdBook the first time)
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
   torch-tests [PART]...  (ddp elastic mpijob plane plugin torchjob torchjob-plane) the PyTorch samples undisturbed, with faults and while
                     they are scaled: the results must be the same (installs PyTorch the first time, about 5 GB). mpijob: MPIJobs with
@@ -55,13 +57,14 @@ fn main() -> ExitCode {
         ("dist", flags) => dist::run(flags),
         ("documents", words) => documents::run(words),
         ("release", []) => release::run(),
+        ("site", []) => site::run(),
         ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
             println!("{USAGE}");
             Ok(())
         }
         ("", _) => Err(Problem::Usage(USAGE.to_owned())),
-        ("test" | "dependencies" | "release", _) => {
+        ("test" | "dependencies" | "release" | "site", _) => {
             Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}")))
         }
         _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),
