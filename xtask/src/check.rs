@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use crate::cluster::{self, Building};
 use crate::run::{Problem, TEST_PROGRAMS, cargo, shown, succeed};
-use crate::{dependencies, purity, smoke};
+use crate::{dependencies, documents, purity, smoke};
 
 /// How one step went.
 struct Done {
@@ -18,7 +18,7 @@ type Step = fn(&mut Option<Building>) -> Result<String, Problem>;
 
 /// The Go build of the control plane goes on beside the steps between its two: compilers wait for each other often enough to leave
 /// a core idle, more so with two kinds of them.
-const STEPS: [(&str, Step); 10] = [
+const STEPS: [(&str, Step); 11] = [
     ("format", |_| quiet(&["fmt", "--all", "--check"])),
     ("control plane", |building| {
         *building = Some(cluster::begin_build()?);
@@ -39,6 +39,8 @@ const STEPS: [(&str, Step); 10] = [
     }),
     ("tests", |_| tests()),
     ("as a user", |_| smoke::run()),
+    // With the programs of the steps before.
+    ("documents", |_| documents::check(&[])),
 ];
 
 fn quiet(args: &[&str]) -> Result<String, Problem> {

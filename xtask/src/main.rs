@@ -25,7 +25,7 @@ use run::Problem;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user
+  test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user, the documents
   bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay ask append
                     transition instructions memory over queues size simulate)
   bench cluster     the operator on a real control plane beside a bare client (--quick, --large; --help tells more)
