@@ -4,7 +4,7 @@
 //!
 //! Words after the language of a fence are not shown to readers. Blocks of `sh` and `console` take these: `by-hand`, a block that is not
 //! run; `fresh`, a block with which a new shell, directory and cluster begin; `fails`, a block whose last command must fail. A comment whose first word is `sh` holds commands that
-//! readers need not see, such as those that make the files of an example.
+//! readers need not see, such as those that make the files of an example. A block of `yaml` with the word `apply` is applied with kubectl.
 
 /// A line of a document, by what it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +88,12 @@ pub(super) enum Kind {
     Console,
     /// A comment: readers do not see it.
     Hidden,
+    /// Objects that kubectl applies.
+    Manifest,
 }
+
+/// Ends the input of kubectl in a script.
+const END_OF_MANIFEST: &str = "END_OF_MANIFEST";
 
 /// A block of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +153,11 @@ pub(super) fn blocks(text: &str) -> Result<Vec<Block>, Vec<(usize, String)>> {
                     if block.script.iter().all(|(_, text)| text.trim().is_empty()) {
                         problems.push((block.line, "the block has no command".into()));
                     }
+                    if block.kind == Kind::Manifest {
+                        let apply = format!("kubectl apply -f - <<'{END_OF_MANIFEST}'");
+                        block.script.insert(0, (block.line, apply));
+                        block.script.push((number, END_OF_MANIFEST.to_owned()));
+                    }
                     blocks.push(block);
                 }
             }
@@ -164,6 +174,7 @@ fn begin(line: usize, info: &str) -> Result<Option<Block>, String> {
     let kind = match words.next() {
         Some("sh") => Kind::Shell,
         Some("console") => Kind::Console,
+        Some("yaml") if info.contains("apply") => Kind::Manifest,
         Some(other @ ("bash" | "shell" | "zsh" | "shell-session" | "terminal")) => {
             return Err(format!("`{other}`: write `sh`, or `console` for commands with what they print"));
         }
@@ -176,6 +187,7 @@ fn begin(line: usize, info: &str) -> Result<Option<Block>, String> {
             "by-hand" => block.is_run = false,
             "fresh" => block.is_fresh = true,
             "fails" => block.fails = true,
+            "apply" if kind == Kind::Manifest => {}
             _ => return Err(format!("unknown word `{word}` after the language; there are by-hand, fresh, fails")),
         }
     }
@@ -275,6 +287,12 @@ mod tests {
     fn of_a_console_what_is_typed_counts() {
         let text = "```console\n$ a \\\n    b\nprinted\n$ c\n```\n";
         assert_eq!(shown(text).unwrap(), ["Console true false 2:a \\|3:    b|5:c"]);
+    }
+
+    #[test]
+    fn a_manifest_is_the_input_of_kubectl() {
+        let wanted = "Manifest true false 1:kubectl apply -f - <<'END_OF_MANIFEST'|2:kind: Pod|3:END_OF_MANIFEST";
+        assert_eq!(shown("```yaml apply\nkind: Pod\n```\n").unwrap(), [wanted]);
     }
 
     #[test]
