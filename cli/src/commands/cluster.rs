@@ -143,9 +143,14 @@ impl Cluster {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
-    /// Prints the lines of a pod's container as they come, each after the pod's name where `label` is set. Returns false where there
-    /// are none: the pod is gone, or the run that is asked for.
-    pub(crate) async fn print_log(&self, pod: &str, params: &LogParams, label: bool) -> Result<bool, Failure> {
+    /// Prints the lines of a pod's container as they come, as `shown` renders them with the pod's name. Returns false where there are
+    /// none: the pod is gone, or the run that is asked for.
+    pub(crate) async fn print_log(
+        &self,
+        pod: &str,
+        params: &LogParams,
+        shown: impl Fn(&str, &str) -> Option<String>,
+    ) -> Result<bool, Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let mut lines = match pods.log_stream(pod, params).await {
             Ok(stream) => stream.lines(),
@@ -154,9 +159,22 @@ impl Cluster {
             Err(error) => return Err(failed(&error)),
         };
         while let Some(line) = lines.try_next().await? {
-            out::line(&if label { format!("{pod} | {line}") } else { line });
+            if let Some(line) = shown(pod, &line) {
+                out::line(&line);
+            }
         }
         Ok(true)
+    }
+
+    /// Returns what a container wrote; empty where it wrote nothing, or is not there.
+    pub(crate) async fn log(&self, pod: &str, params: &LogParams) -> Result<String, Failure> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        match pods.logs(pod, params).await {
+            Ok(text) => Ok(text),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(String::new()),
+            Err(kube::Error::Api(status)) if status.code == 400 && params.previous => Ok(String::new()),
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     /// Pods, to connect to them.

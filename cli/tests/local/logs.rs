@@ -40,6 +40,21 @@ fn the_pod_that_failed_is_shown_or_the_one_asked_for() {
 }
 
 #[test]
+fn processes_of_torchrun_have_their_ranks() {
+    let place = Place::new();
+    let script =
+        "for n in 0 1; do for step in 1 2; do echo \"[default$n]:$HOSTNAME step $step\"; done; done; echo plain";
+    place.write("job.yaml", &job("j", script).replace("replicas: 1", "replicas: 2"));
+    assert_eq!(output_of(&place.run(&["run", "-q", "job.yaml"])).0, Some(0));
+    assert_eq!(logs(&place, &["--rank", "1"]), "j-trainer-0 step 1\nj-trainer-0 step 2\n");
+    assert_eq!(logs(&place, &["--rank", "2", "--tail", "1"]), "j-trainer-1 step 2\n");
+    assert_eq!(logs(&place, &["--rank", "2", "-f", "--tail", "1"]), "j-trainer-1 step 2\n");
+    assert_eq!(logs(&place, &["--pod", "j-trainer-1"]).lines().count(), 5, "a pod is shown as a whole");
+    let (code, _, err) = output_of(&place.run(&["logs", "--rank", "4"]));
+    assert_eq!((code, &*err), (Some(2), "trainyard: --rank 4: j has the ranks 0 to 3, 2 in each of 2 pods\n"));
+}
+
+#[test]
 fn the_run_before_is_kept() {
     let place = Place::new();
     let script = "echo try $TRAININGJOB_REPLICA_RESTARTCOUNT; exit 1";

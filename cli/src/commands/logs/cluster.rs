@@ -15,9 +15,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::LogsArgs;
+use super::ranks::{BEGIN_BYTES, Process};
 use crate::commands::cluster::Cluster;
 use crate::jobs::Place;
-use crate::out::Failure;
+use crate::out::{self, Failure};
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ struct Source<'a> {
     api: Arc<dyn JobApi>,
     key: &'a JobKey,
     args: &'a LogsArgs,
+    /// The process whose lines are printed.
+    process: Option<Process>,
 }
 
 /// A run of a container.
@@ -45,12 +48,11 @@ pub(super) fn print(
     key: &JobKey,
     api: &Arc<dyn JobApi>,
     places: &[&Place],
+    process: Option<Process>,
 ) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let connection = args.location.connection();
-        let cluster = Cluster::connect_to(&connection, Some(key.namespace.to_string())).await?;
-        let source = Source { cluster, api: Arc::clone(api), key, args };
+        let source = Source::new(args, key, api, process).await?;
         if args.follow {
             return source.follow(places).await;
         }
@@ -58,10 +60,22 @@ pub(super) fn print(
         for place in places {
             // Rank by rank.
             if let Some(run) = source.run_of(&place.name).await? {
-                any |= source.cluster.print_log(&run.pod, &params(args, &run), args.all).await?;
+                any |= source.print(&run.pod, &params(args, &run)).await?;
             }
         }
         Ok(if any { ExitCode::SUCCESS } else { super::nothing(args, key) })
+    })
+}
+
+/// Returns what a pod wrote first; empty where it wrote nothing yet.
+pub(super) fn begin(args: &LogsArgs, key: &JobKey, api: &Arc<dyn JobApi>, place: &Place) -> Result<String, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let source = Source::new(args, key, api, None).await?;
+        let Some(run) = source.run_of(&place.name).await? else { return Ok(String::new()) };
+        let limit = i64::try_from(BEGIN_BYTES).ok();
+        let params = LogParams { follow: false, tail_lines: None, limit_bytes: limit, ..params(args, &run) };
+        source.cluster.log(&run.pod, &params).await
     })
 }
 
@@ -75,7 +89,39 @@ fn params(args: &LogsArgs, run: &Run) -> LogParams {
     }
 }
 
-impl Source<'_> {
+impl<'a> Source<'a> {
+    async fn new(
+        args: &'a LogsArgs,
+        key: &'a JobKey,
+        api: &Arc<dyn JobApi>,
+        process: Option<Process>,
+    ) -> Result<Self, Failure> {
+        let connection = args.location.connection();
+        let cluster = Cluster::connect_to(&connection, Some(key.namespace.to_string())).await?;
+        Ok(Self { cluster, api: Arc::clone(api), key, args, process })
+    }
+
+    /// Prints what a pod wrote. The last lines of a process are counted here: the API server does not know whose they are.
+    async fn print(&self, pod: &str, params: &LogParams) -> Result<bool, Failure> {
+        let Some((process, lines)) = self.process.zip(self.args.tail) else {
+            return self.cluster.print_log(pod, params, self.label()).await;
+        };
+        let params = LogParams { tail_lines: None, ..params.clone() };
+        let text = self.cluster.log(pod, &params).await?;
+        let shown = super::lines_of(&text, Some(process));
+        shown.iter().skip(shown.len().saturating_sub(lines)).for_each(|line| out::line(line));
+        Ok(!text.is_empty())
+    }
+
+    /// Returns how a line is printed; `None` for one that is not.
+    fn label(&self) -> impl Fn(&str, &str) -> Option<String> + Send + 'static {
+        let (all, process) = (self.args.all, self.process);
+        move |pod, line| {
+            let text = process.map_or(Some(line), |process| process.text_of(line))?;
+            Some(if all { format!("{pod} | {text}") } else { text.to_owned() })
+        }
+    }
+
     /// Returns the run of a pod's container that can be read now: one that was started.
     async fn run_of(&self, pod: &str) -> Result<Option<Run>, Failure> {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.cluster.namespace);
@@ -119,7 +165,7 @@ impl Source<'_> {
                     // Of a later run nothing is left out.
                     params.tail_lines = None;
                 }
-                let (cluster, label) = (self.cluster.clone(), self.args.all);
+                let (cluster, label) = (self.cluster.clone(), self.label());
                 readers.spawn(async move { cluster.print_log(&run.pod, &params, label).await });
             }
             while let Some(done) = readers.try_join_next() {

@@ -4,10 +4,11 @@
 //! of a cluster. Tests: `tests/local/logs.rs`.
 
 mod cluster;
+mod ranks;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +19,7 @@ use engine::failures::Failures;
 use engine::{Job, Scope, State};
 use model::{JobKey, Phase};
 
+use self::ranks::Process;
 use super::story::LogLocation;
 use crate::growing::GrowingFile;
 use crate::jobs::{self, Place};
@@ -34,6 +36,9 @@ const JOB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Args)]
 #[command(after_help = "Without --rank and --all: the pod that failed first, or else rank 0.
 
+Where a pod runs several processes by torchrun --tee 3, --rank counts these: the
+local rank stands at the beginning of each of their lines.
+
 On a cluster (--server) the operator's log tells the ranks, and the API server
 of the kubeconfig what pods wrote. --previous then is the run before of a
 container that was restarted in its pod, not of a pod that was replaced.
@@ -49,7 +54,7 @@ pub(crate) struct LogsArgs {
     /// Go on with what is written until the job has ended.
     #[arg(long, short)]
     follow: bool,
-    /// The worker of this rank.
+    /// The worker, or the process of `torchrun --tee 3`, of this rank.
     #[arg(long, value_name = "N", conflicts_with_all = ["all", "pod"])]
     rank: Option<u32>,
     /// The pod of this name.
@@ -105,29 +110,53 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
         places.iter().find(|place| *place.name == *pod.name)
     });
     let has_failed = job.phase.is_terminal() && job.phase != Phase::Succeeded;
-    let chosen = choose(args, &key, &places, failed.filter(|_| has_failed))?;
-    let Some(data_dir) = data_dir else {
-        let registry = Registry::all();
-        let Some(api) = registry.api_of(&key) else { return Ok(ExitCode::from(out::FOUND)) };
-        return cluster::print(args, &key, api, &chosen);
+    let registry = Registry::all();
+    let Some(api) = registry.api_of(&key) else { return Ok(ExitCode::from(out::FOUND)) };
+    let shown_of = |data_dir: &Path, place: &Place| shown(args.container.as_deref(), data_dir, &key, &job, place);
+    let first = places.iter().find(|place| place.rank == 0);
+    let process = match args.rank.zip(first) {
+        Some((rank, first)) => {
+            let begin = match data_dir {
+                Some(data_dir) => begin(&shown_of(data_dir, first), args.previous)?,
+                None => cluster::begin(args, &key, api, first)?,
+            };
+            let trains = places.iter().filter(|place| !place.once).count();
+            Process::of(rank, &begin, &jobs::written(&key), trains)?
+        }
+        None => None,
     };
-    let shown: Vec<Shown> =
-        chosen.iter().map(|place| shown(args.container.as_deref(), data_dir, &key, &job, place)).collect();
+    let chosen = match process {
+        Some(process) => places.iter().filter(|place| place.rank == process.pod).collect(),
+        None => choose(args, &key, &places, failed.filter(|_| has_failed))?,
+    };
+    let Some(data_dir) = data_dir else {
+        return cluster::print(args, &key, api, &chosen, process);
+    };
+    let shown: Vec<Shown> = chosen.iter().map(|place| shown_of(data_dir, place)).collect();
     if args.follow {
-        return follow(args, &key, shown);
+        return follow(args, &key, shown, process);
     }
     let mut any = false;
     for one in &shown {
         let file = one.file(args.previous);
         any |= file.is_some();
         if let Some(file) = file {
-            print(&file.path, args.all.then_some(&*one.name), args.tail)?;
+            print(&file.path, args.all.then_some(&*one.name), args.tail, process)?;
         }
     }
     if any {
         return Ok(ExitCode::SUCCESS);
     }
     Ok(nothing(args, &key))
+}
+
+/// Returns what a pod wrote first; empty where it wrote nothing yet.
+fn begin(shown: &Shown, previous: bool) -> Result<String, Failure> {
+    let Some(Output { path, .. }) = shown.file(previous) else { return Ok(String::new()) };
+    let mut bytes = Vec::new();
+    let read = File::open(&path).and_then(|file| file.take(ranks::BEGIN_BYTES).read_to_end(&mut bytes));
+    read.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Says that there is no output, and returns the exit code for that.
@@ -165,9 +194,10 @@ fn choose<'a>(
     let last = places.len().saturating_sub(1);
     if let Some(rank) = args.rank {
         let place = places.iter().find(|place| place.rank == rank);
-        return place
-            .map(|place| vec![place])
-            .ok_or_else(|| Failure::new(format!("--rank {rank}: {name} has the ranks 0 to {last}")));
+        return place.map(|place| vec![place]).ok_or_else(|| {
+            let tee = "of processes that torchrun starts in a pod, torchrun --tee 3 tells the output apart";
+            Failure::new(format!("--rank {rank}: {name} has the ranks 0 to {last}, one for each pod; {tee}"))
+        });
     }
     if let Some(pod) = &args.pod {
         let near = || crate::faults::did_you_mean(pod, places.iter().map(|place| &*place.name));
@@ -235,19 +265,24 @@ fn outputs(directory: &Path, container: Option<&str>) -> Vec<Output> {
     outputs
 }
 
-/// Prints a file, or its last lines.
-fn print(path: &Path, pod: Option<&str>, tail: Option<usize>) -> Result<(), Failure> {
+/// Prints a file, or its last lines; of a process, what that wrote.
+fn print(path: &Path, pod: Option<&str>, tail: Option<usize>, process: Option<Process>) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::new(format!("{}: {error}", path.display()));
-    if pod.is_none() && tail.is_none() {
+    if pod.is_none() && tail.is_none() && process.is_none() {
         io::copy(&mut File::open(path).map_err(failed)?, &mut out::Stdout).map_err(failed)?;
         return Ok(());
     }
     let bytes = fs::read(path).map_err(failed)?;
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().collect();
+    let lines = lines_of(&text, process);
     let first = lines.len().saturating_sub(tail.unwrap_or(usize::MAX));
     out::print(&labelled(lines.get(first..).unwrap_or_default(), pod));
     Ok(())
+}
+
+/// Returns the lines of a text; of a process, those that it wrote.
+fn lines_of(text: &str, process: Option<Process>) -> Vec<&str> {
+    text.lines().filter_map(|line| process.map_or(Some(line), |process| process.text_of(line))).collect()
 }
 
 fn labelled(lines: &[&str], pod: Option<&str>) -> String {
@@ -259,11 +294,13 @@ fn labelled(lines: &[&str], pod: Option<&str>) -> String {
 struct Followed {
     shown: Shown,
     file: Option<GrowingFile>,
+    /// The process whose lines are shown.
+    process: Option<Process>,
 }
 
 /// Prints what is written until the job has ended, or its run has.
-fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>) -> Result<ExitCode, Failure> {
-    let mut followed: Vec<Followed> = shown.into_iter().map(|shown| Followed { shown, file: None }).collect();
+fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>, process: Option<Process>) -> Result<ExitCode, Failure> {
+    let mut followed: Vec<Followed> = shown.into_iter().map(|shown| Followed { shown, file: None, process }).collect();
     let mut looked: Option<Instant> = None;
     let (mut is_over, mut is_left) = (false, false);
     loop {
@@ -277,8 +314,7 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>) -> Result<ExitCode, 
         // Read after the job was seen to have ended: nothing comes after that.
         for one in &mut followed {
             one.step(args.tail, is_over, &mut |pod, text| {
-                let lines: Vec<&str> = text.lines().collect();
-                out::print(&labelled(&lines, args.all.then_some(pod)));
+                out::print(&labelled(&lines_of(text, process), args.all.then_some(pod)));
             })?;
         }
         if is_over {
@@ -299,7 +335,7 @@ impl Followed {
             // The rest of the file of the run before.
             self.drain(true, each)?;
             let start = match (&newest, tail) {
-                (Some(output), Some(lines)) if self.file.is_none() => start_of_last(&output.path, lines)?,
+                (Some(output), Some(lines)) if self.file.is_none() => start_of_last(&output.path, lines, self.process)?,
                 _ => 0,
             };
             self.file = newest.map(|output| GrowingFile::from(output.path, start));
@@ -341,17 +377,23 @@ impl JobOutput {
             if !self.pods.contains_key(&id) && shown.file(false).is_none_or(|file| file.written < self.since) {
                 continue;
             }
-            self.pods.entry(id).or_insert(Followed { shown, file: None }).step(None, last, each)?;
+            self.pods.entry(id).or_insert(Followed { shown, file: None, process: None }).step(None, last, each)?;
         }
         Ok(())
     }
 }
 
-/// Returns the byte at which the last lines of a file begin.
-fn start_of_last(path: &Path, lines: usize) -> Result<u64, Failure> {
+/// Returns the byte at which the last lines of a file begin; of a process, those that it wrote.
+fn start_of_last(path: &Path, lines: usize, process: Option<Process>) -> Result<u64, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let body = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let ends = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-    let start = if lines == 0 { bytes.len() } else { ends.into_iter().nth(lines - 1).unwrap_or_default() };
+    let is_shown = |line: &[u8]| process.is_none_or(|one| one.text_of(&String::from_utf8_lossy(line)).is_some());
+    let (mut start, mut left) = (bytes.len(), lines);
+    for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
+        if left == 0 {
+            break;
+        }
+        start = start.saturating_sub(line.len());
+        left = left.saturating_sub(usize::from(is_shown(line)));
+    }
     Ok(u64::try_from(start).unwrap_or_default())
 }

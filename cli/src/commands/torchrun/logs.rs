@@ -124,6 +124,6 @@ async fn print_pod(cluster: Cluster, pod: Value, follow: bool, tail: Option<i64>
         ..LogParams::default()
     };
     // One that is gone takes what it wrote with it.
-    cluster.print_log(text(&pod, "/metadata/name"), &params, true).await?;
+    cluster.print_log(text(&pod, "/metadata/name"), &params, |pod, line| Some(format!("{pod} | {line}"))).await?;
     Ok(())
 }
