@@ -56,15 +56,15 @@ pub(super) fn syntax(scratch: &Scratch, block: &Block) -> Result<Option<String>,
 
 /// Runs a section; returns the report of what failed.
 pub(super) fn run(name: &str, section: &Section<'_>, place: &Place, seen: &Seen) -> Result<Option<String>, Problem> {
-    let [script, prelude, failure, told] = ["document", "prelude", "failure", "output"].map(|name| place.file(name));
+    let [script, prelude, failure, log] = ["document", "prelude", "failure", "output"].map(|name| place.file(name));
     fs::write(&script, section::script(name, &section.blocks)).map_err(io(script.display()))?;
     let quoted = format!("'{}'", failure.display());
     fs::write(&prelude, PRELUDE.replace("FAILURE", &quoted)).map_err(io(prelude.display()))?;
-    // Into a file: programs in the background may go on printing.
-    let file = File::create(&told).map_err(io(told.display()))?;
+    // Into a file: programs in the background may continue to print.
+    let file = File::create(&log).map_err(io(log.display()))?;
     let mut command = Command::new("bash");
     command.args(["-euo", "pipefail"]).arg(&script).current_dir(place.work()).stdin(Stdio::null());
-    command.stdout(file.try_clone().map_err(io(told.display()))?).stderr(file);
+    command.stdout(file.try_clone().map_err(io(log.display()))?).stderr(file);
     for (variable, _) in std::env::vars_os() {
         // Settings of the programs that the reader does not have.
         if variable.to_string_lossy().starts_with("TRAINYARD_") {
@@ -80,7 +80,7 @@ pub(super) fn run(name: &str, section: &Section<'_>, place: &Place, seen: &Seen)
         Watched::Ended(status) => failed(name, &failure).unwrap_or_else(|| format!("ended with {status}")),
         Watched::TooLong => format!("was not done after {} s", LIMIT.as_secs()),
     };
-    let printed = fs::read(&told).map_err(io(told.display()))?;
+    let printed = fs::read(&log).map_err(io(log.display()))?;
     Ok(Some(report(name, &String::from_utf8_lossy(&printed), &how)))
 }
 
