@@ -110,7 +110,7 @@ impl Place {
             if is_late && begin.elapsed() > GRACE * 2 {
                 return Err(Problem::failed(format!("processes {} do not end", left.join(", "))));
             }
-            // One that has ended meanwhile is no longer there to be told.
+            // One that has ended meanwhile does not exist any more.
             output(Command::new("kill").arg(if is_late { "-KILL" } else { "-TERM" }).args(&left))?;
             sleep(Duration::from_millis(50));
         }
