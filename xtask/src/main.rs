@@ -10,11 +10,14 @@ mod cluster;
 mod dependencies;
 mod dist;
 mod documents;
+mod krew;
 mod purity;
 mod release;
 mod run;
+mod sbom;
 mod site;
 mod smoke;
+mod tools;
 mod torch;
 mod venv;
 mod wheel;
@@ -35,7 +38,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   cluster status    tells what of it runs
   kubectl -- ...    kubectl on that control plane
   dist [FLAG]...    the binary that is shipped, static and stripped, with its line tables beside it; flags go to `cargo build`
-  release           what is published, in target/packages: archive, Helm chart, Python wheel, their checksums, context of the image
+  release           what is published, in target/packages: archive, Helm chart, Python wheel, SBOM, their checksums, context of the image
+                    (--url URL: also the manifest for Krew of an archive that is published there)
   documents [FILE]...  runs every command in README.md, CONTRIBUTING.md and docs/, and checks their links (--built: with the programs that are
                     there already)
   site              these documents as a site with a search, in target/site (installs mdBook the first time)
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
         ("torch-tests", parts) => torch::run(parts),
         ("dist", flags) => dist::run(flags),
         ("documents", words) => documents::run(words),
-        ("release", []) => release::run(),
+        ("release", words) => release::run(words),
         ("site", []) => site::run(),
         ("dependencies", []) => dependencies::write(),
         ("help" | "--help" | "-h", _) => {
@@ -64,7 +68,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ("", _) => Err(Problem::Usage(USAGE.to_owned())),
-        ("test" | "dependencies" | "release" | "site", _) => {
+        ("test" | "dependencies" | "site", _) => {
             Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}")))
         }
         _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),

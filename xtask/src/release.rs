@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::dist::{self, Built, megabytes};
-use crate::run::{Problem, Scratch, io, is_there, output, root, succeed, target};
+use crate::run::{Problem, Scratch, io, is_there, output, root, succeed, target, text};
 use crate::wheel::{self, Platforms};
+use crate::{krew, sbom};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SHELLS: [(&str, &str); 3] = [("bash", "trainyard.bash"), ("zsh", "_trainyard"), ("fish", "trainyard.fish")];
@@ -19,8 +20,13 @@ const LAST_STAGE: &str = "\nFROM scratch\n";
 /// What that part copies, and what the context has in its place.
 const COPIED: (&str, &str) = ("COPY --from=build /src/target/dist/trainyard ", "COPY trainyard ");
 
-/// Builds the binary and packs it.
-pub(crate) fn run() -> Result<(), Problem> {
+/// Builds the binary and packs it. `--url URL`: the directory in which the archive will be published.
+pub(crate) fn run(words: &[String]) -> Result<(), Problem> {
+    let url = match words {
+        [] => None,
+        [flag, url] if flag == "--url" => Some(url),
+        _ => return Err(Problem::Usage("release takes --url URL: where the archive will be published".to_owned())),
+    };
     if !is_there("python3") {
         return Err(Problem::Missing("python3 is not installed: it packs the wheel".to_owned()));
     }
@@ -31,11 +37,15 @@ pub(crate) fn run() -> Result<(), Problem> {
     }
     fs::create_dir_all(&packages).map_err(io(packages.display()))?;
     let epoch = epoch()?;
-    let files = [
+    let mut files = vec![
         archive(&built, &epoch, &packages)?,
         chart(&epoch, &packages)?,
         wheel::write(&built.binary, Platforms::Any, &epoch, &packages)?,
+        sbom::write(&built.target, &epoch, &packages)?,
     ];
+    if let (Some(url), Some(archive)) = (url, files.first().cloned()) {
+        files.push(krew::write(url, &archive, &folder_of(&built), &sha256(&archive)?, &packages)?);
+    }
     let names: Vec<_> = files.iter().filter_map(|path| path.file_name()).collect();
     let sums = packages.join("SHA256SUMS");
     let written = File::create(&sums).map_err(io(sums.display()))?;
@@ -45,7 +55,21 @@ pub(crate) fn run() -> Result<(), Problem> {
     }
     println!("{}", sums.display());
     println!("{}", image(&built, &packages)?.display());
+    if url.is_none() {
+        println!("no manifest for Krew: `cargo xtask release --url URL` names where the archive will be published");
+    }
     Ok(())
+}
+
+/// Name of the directory in the archive.
+fn folder_of(built: &Built) -> String {
+    format!("trainyard-{VERSION}-{}", built.target)
+}
+
+fn sha256(path: &Path) -> Result<String, Problem> {
+    let printed = output(Command::new("sha256sum").arg(path))?;
+    let digest = text(&printed).split_whitespace().next().map(str::to_owned);
+    digest.filter(|_| printed.status.success()).ok_or_else(|| Problem::failed(text(&printed)))
 }
 
 /// Time of every file, in seconds since 1970.
@@ -62,7 +86,7 @@ fn epoch() -> Result<String, Problem> {
 
 /// The binary with what a package manager would put beside it.
 fn archive(built: &Built, epoch: &str, to: &Path) -> Result<PathBuf, Problem> {
-    let name = format!("trainyard-{VERSION}-{}", built.target);
+    let name = folder_of(built);
     let scratch = Scratch::new("archive")?;
     let folder = scratch.join(&name);
     let completions = folder.join("completions");

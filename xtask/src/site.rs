@@ -14,10 +14,12 @@ use std::process::Command;
 
 use crate::documents::markdown::{self, Line};
 use crate::documents::{self, links};
-use crate::run::{Problem, io, root, succeed, target, text};
+use crate::run::{Problem, io, root, succeed, target};
+use crate::tools::Tool;
 
-/// The site generator, and its version: the same version makes the same site.
-const MDBOOK: &str = "0.5.4";
+/// The site generator. Its server and its watcher, which are left out, are most of what it is compiled from.
+const MDBOOK: Tool =
+    Tool { package: "mdbook", version: "0.5.4", options: &["--no-default-features", "--features", "search"] };
 const SUMMARY: &str = "docs/SUMMARY.md";
 const SETTINGS: &str = "docs/book.toml";
 
@@ -27,7 +29,7 @@ pub(crate) fn run() -> Result<(), Problem> {
     if !missing.is_empty() {
         return Err(Problem::failed(missing.join("\n")));
     }
-    let mdbook = mdbook()?;
+    let mdbook = MDBOOK.installed()?;
     let (source, site) = (target().join("site-source"), target().join("site"));
     for directory in [&source, &site] {
         if directory.exists() {
@@ -57,26 +59,6 @@ fn pages() -> Result<Vec<PathBuf>, Problem> {
     let mut pages = documents::all()?;
     pages.retain(|page| page != Path::new(SUMMARY));
     Ok(pages)
-}
-
-/// The program, installed below the target directory.
-fn mdbook() -> Result<PathBuf, Problem> {
-    let tools = target().join("tools");
-    let program = tools.join("bin/mdbook");
-    let is_there = || {
-        let version = Command::new(&program).arg("--version").output();
-        version.is_ok_and(|version| text(&version).trim().trim_start_matches("mdbook v") == MDBOOK)
-    };
-    if is_there() {
-        return Ok(program);
-    }
-    println!("installing mdBook {MDBOOK} from crates.io into {}", tools.display());
-    // Its server and its watcher, which are left out, are most of what it is compiled from.
-    let mut install = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    install.args(["install", "--quiet", "--locked", "--force", "--root"]).arg(&tools);
-    install.args(["mdbook", "--version", MDBOOK, "--no-default-features", "--features", "search"]);
-    succeed(&mut install)?;
-    if is_there() { Ok(program) } else { Err(Problem::failed(format!("mdBook {MDBOOK} was not installed"))) }
 }
 
 /// The summary with all its pages.
