@@ -44,7 +44,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
                     there already)
   site              these documents as a site with a search, in target/site (installs mdBook the first time)
   dependencies      writes the dependency table of docs/ARCHITECTURE.md
-  torch-tests [PART]...  (ddp elastic mpijob plane plugin torchjob torchjob-plane) the PyTorch samples undisturbed, with faults and while
+  torch-tests [PART]...  (ddp elastic many mpijob plane plugin torchjob torchjob-plane) the PyTorch samples undisturbed, with faults and while
                     they are scaled: the results must be the same (installs PyTorch the first time, about 5 GB). mpijob: MPIJobs with
                     the genuine MPI operator, built with Go; needs no PyTorch";
 

@@ -5,6 +5,7 @@
 //! TorchJob are `torchjob`'s; `MPIJob`s, which need no PyTorch, are `mpijob`'s.
 
 mod elastic;
+mod many;
 mod mpi_plane;
 mod mpijob;
 mod plane;
@@ -47,7 +48,7 @@ impl Told {
 }
 
 /// Parts that can be run alone.
-const PARTS: [&str; 7] = ["ddp", "elastic", "mpijob", "plane", "plugin", "torchjob", "torchjob-plane"];
+const PARTS: [&str; 8] = ["ddp", "elastic", "many", "mpijob", "plane", "plugin", "torchjob", "torchjob-plane"];
 
 /// Runs the parts that are named, or all.
 pub(crate) fn run(parts: &[String]) -> Result<(), Problem> {
@@ -71,6 +72,9 @@ fn with_torch(wants: &dyn Fn(&str) -> bool) -> Result<(), Problem> {
     let programs = venv::programs("torch", &["torch", "numpy"], CHECK)?;
     if wants("ddp") {
         ddp(&programs)?;
+    }
+    if wants("many") {
+        many::run(&programs)?;
     }
     if ["elastic", "plane", "plugin"].into_iter().any(wants) {
         elastic::run(&programs, wants)?;
