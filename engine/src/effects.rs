@@ -32,9 +32,6 @@ impl State {
                 self.own(job, &mut commands);
             } else if job.deleting && job.finalized && !job.gone {
                 self.finalize(key, job, &mut commands);
-            } else if job.gone {
-                // A pod is created without its job as well. One that was not is not waited for.
-                commands.extend(job.planned_pods.iter().map(|slot| Command::ReadPod { slot: slot.clone() }));
             }
             self.deletions(job, &mut commands);
             if let Some((_, true, _)) = job.ending()

@@ -140,7 +140,8 @@ fn without_rank(line: &str) -> &str {
 }
 
 /// Returns the name of a rank before a line, and the line after it.
-fn prefixed(line: &str) -> Option<(&str, &str)> {
+#[must_use]
+pub fn prefixed(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.strip_prefix('[')?.split_once("]:")?;
     let is_name = name.ends_with(|c: char| c.is_ascii_digit())
         && name.starts_with(|c: char| c.is_ascii_alphabetic())

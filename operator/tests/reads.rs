@@ -16,15 +16,21 @@ fn job(rv: u64) -> Arc<Value> {
         "spec": {"replicaSpecs": {"trainer": {"template": {"spec": {"containers": [{"name": "aitj-main", "image": "i"}]}}}}}}))
 }
 
-/// An operator whose status write at version 5 met a conflict, and the read that follows.
-fn reading() -> (Operator, ApiCall) {
+/// An operator that has seen the job at version 5, and its first status write.
+fn writing() -> (Operator, ApiCall) {
     let mut operator = Operator::open(Box::new(MemoryLog::default()), Registry::all(), Options::default()).unwrap();
     for source in Registry::all().watch_targets() {
         let items = if source.kind == Kind::Job { vec![job(5)] } else { Vec::new() };
         operator.handle_event(Observation::Listed { kind: source.kind, of: source.of, rv: ResourceVersion(9), items });
     }
-    let calls = operator.turn(NOW).unwrap();
-    let write = calls.iter().find(|call| call.verb == Verb::ApplyStatus).expect("a status write");
+    let mut calls = operator.turn(NOW).unwrap();
+    let write = calls.iter().position(|call| call.verb == Verb::ApplyStatus).expect("a status write");
+    (operator, calls.remove(write))
+}
+
+/// An operator whose status write met a conflict, and the read that follows.
+fn reading() -> (Operator, ApiCall) {
+    let (mut operator, write) = writing();
     let conflict = ApiError { code: 409, reason: "Conflict".into(), message: "modified".to_owned() };
     operator.handle_answer(write.id, Err(conflict));
     let mut calls = operator.turn(NOW).unwrap();
@@ -65,13 +71,7 @@ fn created(call: &ApiCall, rv: u64) -> Arc<Value> {
 
 #[test]
 fn what_was_deleted_before_its_creation_was_answered_does_not_come_back() {
-    let mut operator = Operator::open(Box::new(MemoryLog::default()), Registry::all(), Options::default()).unwrap();
-    for source in Registry::all().watch_targets() {
-        let items = if source.kind == Kind::Job { vec![job(5)] } else { Vec::new() };
-        operator.handle_event(Observation::Listed { kind: source.kind, of: source.of, rv: ResourceVersion(9), items });
-    }
-    let calls = operator.turn(NOW).unwrap();
-    let write = calls.iter().find(|call| call.verb == Verb::ApplyStatus).expect("a status write");
+    let (mut operator, write) = writing();
     let mut written = (*job(10)).clone();
     written["status"] = write.body.clone().expect("a body")["status"].clone();
     operator.handle_answer(write.id, Ok(Arc::new(written)));

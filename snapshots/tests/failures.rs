@@ -4,7 +4,7 @@
 
 use apis::Registry;
 use engine::explain;
-use model::{JobKey, Phase};
+use model::Phase;
 use serde_json::{Value, json};
 use simulator::runner::Outcome;
 use simulator::scenario;
@@ -85,16 +85,10 @@ fn places(api: &Api, outcome: &Outcome) -> [(&'static str, String); 3] {
         object["kind"].as_str().is_some_and(|kind| kind.to_lowercase() == api.name) && object["metadata"]["name"] == "j"
     };
     let job = outcome.objects.iter().find(is_job).unwrap_or_else(|| panic!("{}: no job j", api.name));
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let key = JobKey {
-        namespace: text(&job["metadata"]["namespace"]).into(),
-        name: "j".into(),
-        kind: text(&job["kind"]).into(),
-        uid: text(&job["metadata"]["uid"]).as_str().into(),
-    };
+    let key = Registry::all().job_key(job).unwrap_or_else(|| panic!("{}: no key of job j", api.name));
     // The state of an MPIJob stands in annotations: its status is the MPI operator's.
     let shown = if api.name == "mpijob" {
-        text(&job["metadata"]["annotations"]["trainyard.dev/message"])
+        job["metadata"]["annotations"]["trainyard.dev/message"].as_str().unwrap_or_default().to_owned()
     } else {
         let mut status = job["status"].clone();
         // What is kept for a lost log is not for people.

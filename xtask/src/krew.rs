@@ -5,9 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::run::{Problem, io};
-
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+use crate::run::{Problem, VERSION, io};
 
 /// Writes the manifest. `url`: directory of the published archive. `folder`: the directory inside of it.
 pub(crate) fn write(url: &str, archive: &Path, folder: &str, sha256: &str, to: &Path) -> Result<PathBuf, Problem> {

@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::dist::{self, Built, megabytes};
-use crate::run::{Problem, Scratch, io, is_there, output, root, succeed, target, text};
+use crate::run::{Problem, Scratch, VERSION, io, is_there, output, root, succeed, target, text};
 use crate::wheel::{self, Platforms};
 use crate::{krew, sbom};
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SHELLS: [(&str, &str); 3] = [("bash", "trainyard.bash"), ("zsh", "_trainyard"), ("fish", "trainyard.fish")];
 /// Begins the part of `deploy/Containerfile` that needs no compiler.
 const LAST_STAGE: &str = "\nFROM scratch\n";

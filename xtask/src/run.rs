@@ -52,6 +52,9 @@ pub(crate) fn io(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Problem {
     move |error| Problem::Io(what, error)
 }
 
+/// Version of all packages.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Problem, io, root, succeed};
+use crate::run::{Problem, VERSION, io, root, succeed};
 use crate::tools::Tool;
 
 const CYCLONEDX: Tool = Tool { package: "cargo-cyclonedx", version: "0.5.9", options: &[] };
@@ -16,7 +16,7 @@ const PACKAGE: &str = "cli";
 
 /// Writes it for a target.
 pub(crate) fn write(triple: &str, epoch: &str, to: &Path) -> Result<PathBuf, Problem> {
-    let stem = format!("trainyard-{}-{triple}.cdx", env!("CARGO_PKG_VERSION"));
+    let stem = format!("trainyard-{VERSION}-{triple}.cdx");
     let name = format!("{stem}.json");
     let mut tool = Command::new(CYCLONEDX.installed()?);
     tool.args(["cyclonedx", "--quiet", "--format", "json", "--spec-version", "1.5", "--no-build-deps"]);

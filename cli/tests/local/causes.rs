@@ -37,7 +37,7 @@ struct Way {
 const RAISES: &str = "echo 'Traceback (most recent call last):' >&2; echo '  File \"t.py\", line 3, in main' >&2; \
                       echo '    raise ValueError(\"boom\")' >&2; echo '    ^^^^^^^^^^' >&2; echo 'ValueError: boom' >&2; exit 1";
 
-/// What rank 3 of a pod writes before it ends, and then `torchrun` about it; PyTorch's words, printed by a shell.
+/// Output of rank 3 of a pod that ends by an exception, and the report of `torchrun`: PyTorch's words, printed by a shell.
 const LAUNCHED: &str = "cat >&2 <<'END'
 [rank3]: Traceback (most recent call last):
 [rank3]:   File \"t.py\", line 3, in main

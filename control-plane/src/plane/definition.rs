@@ -22,7 +22,7 @@ impl ControlPlane {
     /// Defines a type whose objects have a status and may have any fields, and waits until it is served.
     ///
     /// # Errors
-    /// When the API server refuses the definition, or does not serve the type within a minute.
+    /// Returns an error if the API server refuses the definition, or does not serve the type within a minute.
     pub fn define(&self, definition: Definition<'_>) -> Result<(), Error> {
         let Definition { api_version, kind, plural, namespaced } = definition;
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

@@ -117,7 +117,7 @@ pub(super) fn answered(
         (ObjectRef::Pod(id), Outcome::Gone) => {
             // A creation that was given up did not happen; or a name that was taken is free.
             forget(job, object, stamp);
-            if is_cancelled(job, id) || job.gone {
+            if is_cancelled(job, id) {
                 give_up(job, id, stamp);
             }
         }

@@ -40,11 +40,11 @@ impl Extreme {
     }
 }
 
-/// Returns the extremes of every field in `spec` of an API's definition. What all APIs read alike, the inside of pod templates, is left
-/// out unless `templates` is set.
-pub(super) fn extremes(kind: &str, templates: bool) -> Vec<Extreme> {
+/// Returns the extremes of every field in `spec` of the definition of an API, by its kind in lower case. The insides of pod templates, which
+/// all APIs read alike, are left out unless `templates` is set.
+pub(super) fn extremes(name: &str, templates: bool) -> Vec<Extreme> {
     let mut found = Vec::new();
-    for api in Registry::all().iter().filter(|api| &*api.resource().kind == kind) {
+    for api in Registry::all().iter().filter(|api| api.resource().kind.to_lowercase() == name) {
         let definition = api.crd();
         let spec = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         add(spec, &mut vec![Some("spec".to_owned())], templates, &mut found);

@@ -1,4 +1,4 @@
-//! What a section left on its control plane: whether another section can have it.
+//! Decides whether another section can use a control plane, by the objects that are left on it.
 //!
 //! Owns which objects count. Jobs, queues, pods and services are deleted; where anything else is left, or a node is not as it was, the control plane is
 //! not used again.
@@ -22,7 +22,7 @@ const NOT_SYSTEM: &str =
 /// Pods of deleted jobs are gone by then.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What was there at first.
+/// Objects that stood on a control plane before its first section.
 #[derive(Debug)]
 pub(super) struct Leftovers {
     /// Types of the definitions, with commas.

@@ -195,7 +195,7 @@ fn choose<'a>(
     if let Some(rank) = args.rank {
         let place = places.iter().find(|place| place.rank == rank);
         return place.map(|place| vec![place]).ok_or_else(|| {
-            let tee = "of processes that torchrun starts in a pod, torchrun --tee 3 tells the output apart";
+            let tee = "to select a process that torchrun starts in a pod, run torchrun --tee 3";
             Failure::new(format!("--rank {rank}: {name} has the ranks 0 to {last}, one for each pod; {tee}"))
         });
     }

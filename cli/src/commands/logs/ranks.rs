@@ -1,7 +1,9 @@
 //! Ranks of the processes that `torchrun` starts inside pods.
 //!
-//! Owns how the lines of one process are told from those of its neighbours: `torchrun --tee 3` begins each line with the role and the
-//! local rank (`[default0]:`). It must not read any output. Tests: at the end, and `cli/tests/local/logs.rs`.
+//! Owns which lines of a pod's output one process wrote: `torchrun --tee 3` begins each line with the role and the local rank
+//! (`[default0]:`). It must not read any output. Tests: at the end, and `cli/tests/local/logs.rs`.
+
+use model::last_words::prefixed;
 
 use crate::out::Failure;
 
@@ -44,12 +46,12 @@ impl Process {
 
 /// Splits a line of `torchrun --tee` into the local rank and the text. Lines of PyTorch itself begin with `[rank0]:`, which is no role.
 fn local_rank(line: &str) -> Option<(u32, &str)> {
-    let (head, text) = line.strip_prefix('[')?.split_once("]:")?;
-    let role = head.trim_end_matches(|c: char| c.is_ascii_digit());
-    let is_role =
-        !role.is_empty() && role != "rank" && role.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
-    let local = head.get(role.len()..)?.parse().ok()?;
-    is_role.then_some((local, text))
+    let (name, _) = prefixed(line)?;
+    let role = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    let local = name.get(role.len()..)?.parse().ok()?;
+    // With the spaces that the text begins with.
+    let text = line.get("[]:".len() + name.len()..)?;
+    (role != "rank").then_some((local, text))
 }
 
 #[cfg(test)]
@@ -70,8 +72,9 @@ mod tests {
     #[test]
     fn lines_of_a_process_lose_what_torchrun_put_before_them() {
         let process = Process { pod: 0, local: 1 };
-        let lines = ["[default1]:loss [0]: 1", "[default0]:no", "[rank1]: no", "no", "[trainer_a1]:", "[default11]:no"];
+        let lines =
+            ["[default1]:  loss [0]: 1", "[default0]:no", "[rank1]: no", "no", "[trainer_a1]:", "[default11]:no"];
         let texts: Vec<_> = lines.iter().filter_map(|line| process.text_of(line)).collect();
-        assert_eq!(texts, ["loss [0]: 1", ""]);
+        assert_eq!(texts, ["  loss [0]: 1", ""]);
     }
 }

@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 /// after SIGTERM, and Slurm sends SIGTERM twice. Only a second Ctrl-C asks for an end without a grace period.
 ///
 /// # Errors
-/// When the handlers cannot be installed, or the thread cannot be started.
+/// Returns an error if the handlers cannot be installed, or the thread cannot be started.
 pub(super) fn on_stop(mut stop: impl FnMut(i32) -> bool + Send + 'static) -> io::Result<()> {
     let mut stops = vec![SIGINT, SIGTERM];
     // `nohup` starts programs with this signal ignored: the run is to survive its terminal.

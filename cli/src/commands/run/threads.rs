@@ -13,7 +13,7 @@ const THREADS: usize = 16;
 /// Starts threads, and ends them.
 ///
 /// # Errors
-/// When not all of them can run at once.
+/// Returns an error if fewer threads can be started.
 pub(super) fn check() -> Result<(), Failure> {
     let gate = RwLock::new(());
     let started = thread::scope(|scope| {
