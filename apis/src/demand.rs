@@ -41,7 +41,7 @@ pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut Spe
         spec.groups.iter().map(|group| if group.gpus { first_pod(api, input, group) } else { None }).collect();
     let requests: Vec<Option<GpuRequest>> = pods.iter().map(|pod| request(at(pod.as_ref()?, &["spec"])?)).collect();
     let asks = requests.iter().any(Option::is_some);
-    let (priority, problem) = priority(object, api.priority(object));
+    let (priority, problem) = priority(object, api.scheduling().and_then(|scheduling| scheduling.priority(object)));
     let classes = if asks && priority.is_none() { classes(api, input, &pods) } else { BTreeSet::new() };
     let demand = asks.then(|| Demand {
         queue: queue(object),
@@ -49,8 +49,8 @@ pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut Spe
         classes,
         submitted: created(object),
         category: label(object, CATEGORY).filter(|name| !name.is_empty()).map(Text::from),
-        units: api.units(object),
-        level: api.level(object),
+        units: api.scheduling().and_then(|scheduling| scheduling.units(object)),
+        level: api.scheduling().map_or(0, |scheduling| scheduling.level(object)),
     });
     let requirements: Vec<Option<Arc<PodRequirements>>> = (pods.iter().zip(&requests))
         .map(|(pod, request)| Some(Arc::new(requirements(at(pod.as_ref()?, &["spec"])?, request.as_ref()))))
@@ -95,11 +95,11 @@ pub fn first_pods(api: &dyn JobApi, key: &JobKey, fact: &SpecFact) -> Vec<Value>
 pub(crate) fn first_pod(api: &dyn JobApi, input: RenderInput<'_>, group: &GroupSpec) -> Option<Value> {
     let slot = SlotId { group: group.name.clone(), index: 0 };
     let first = PodSlot { slot: &slot, group, incarnation: Incarnation::default(), count: 0 };
-    api.pods(input, &[first]).into_iter().next()?.ok()
+    api.pods()?.render(input, &[first]).into_iter().next()?.ok()
 }
 
 /// Returns what the demand of a job depends on besides its spec.
-pub fn made_of(object: &Value) -> Value {
+pub fn inputs(object: &Value) -> Value {
     let labels = [QUEUE, PRIORITY, CATEGORY, kueue::QUEUE_NAME, kueue::PRIORITY_CLASS].map(|key| label(object, key));
     let unread = progress::problem(object).and_then(|_| annotation(object, progress::PROGRESS));
     json!([labels, unread])

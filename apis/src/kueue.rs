@@ -77,11 +77,11 @@ const COUNTED_OF_CONTAINER: [&str; 4] = ["image", "name", "resources", "restartP
 pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut SpecFact) {
     let Some(queue) = label(object, QUEUE_NAME).filter(|queue| !queue.is_empty()) else { return };
     let Ok(spec) = fact.spec.clone() else { return };
-    if !api.owned_types().contains(&WORKLOAD) {
+    if !api.descriptor().owned_types.contains(&WORKLOAD) {
         return;
     }
     let mut manifest: Value = serde_json::from_str(&fact.manifest).unwrap_or_default();
-    let (priority, _) = demand::priority(object, api.priority(object));
+    let (priority, _) = demand::priority(object, api.scheduling().and_then(|scheduling| scheduling.priority(object)));
     if let Some(members) = manifest.as_object_mut() {
         members.insert("kueue".to_owned(), json!({"queueName": queue, "priority": priority.unwrap_or_default()}));
     }

@@ -96,7 +96,7 @@ fn resource(registry: &Registry, manifest: &Value, found: &mut Findings) -> Opti
     }
     let near = nearest(&asked.kind, served.iter().map(|resource| &*resource.kind));
     // A kind that has a successor is not proposed.
-    let is_former = |resource: &Resource| registry.get(resource).is_some_and(|api| api.is_former());
+    let is_former = |resource: &Resource| registry.get(resource).is_some_and(|api| api.descriptor().is_former);
     let present = || served.iter().filter(|resource| !is_former(resource));
     let kinds = || present().map(|resource| &*resource.kind).collect::<Vec<_>>().join(", ");
     let problem = match near {

@@ -56,7 +56,7 @@ impl ObservedObject {
             }
             "Service" => {
                 let (key, api) = owner()?;
-                if api.is_of_job(&object) && owns(&**api, &object) {
+                if api.pods().is_none_or(|pods| pods.is_of_job(&object)) && owns(&**api, &object) {
                     return Some(Self::Owned(key, Box::new(crate::owned::fact(&object).ok()?)));
                 }
                 let mut fact = crate::service::fact(&**api, &object).ok()?;
@@ -82,7 +82,7 @@ impl ObservedObject {
     /// labels.
     pub fn read_foreign(registry: &Registry, object: &Value) -> Option<Self> {
         let api = registry.owner(object).and_then(|key| registry.api_of(&key).cloned());
-        let is_of_job = api.is_some_and(|api| api.has_pods() && api.selector().selects(object));
+        let is_of_job = api.is_some_and(|api| api.pods().is_some() && api.selector().selects(object));
         let pod = crate::foreign::pod(object).ok()?;
         // Places stand for the pods of jobs with GPUs.
         (!is_of_job || pod.amounts.gpus.is_empty()).then(|| Self::Foreign(Box::new(pod)))
@@ -122,7 +122,10 @@ impl ObservedObject {
 /// Returns true if jobs of an API own objects of this type.
 fn owns(api: &dyn JobApi, object: &Value) -> bool {
     let resource = Resource::of(object);
-    api.owned_types().iter().any(|owned| (owned.api_version, owned.kind) == (&*resource.api_version, &*resource.kind))
+    api.descriptor()
+        .owned_types
+        .iter()
+        .any(|owned| (owned.api_version, owned.kind) == (&*resource.api_version, &*resource.kind))
 }
 
 fn is_service(fact: &OwnedFact) -> bool {

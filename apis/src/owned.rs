@@ -194,7 +194,13 @@ pub fn render(
     object: &OwnedRef,
 ) -> Result<Value, FieldError> {
     let is_workload = WORKLOAD.resource() == Resource::new(&object.api_version, &object.kind);
-    if is_workload { kueue::workload(api, source) } else { api.owned(source, job, object) }
+    if is_workload {
+        return kueue::workload(api, source);
+    }
+    let owned = api.owned().ok_or_else(|| {
+        FieldError::new("kind", object.kind.to_string(), "jobs of this API own no object of this kind")
+    })?;
+    owned.render_owned(source, job, object)
 }
 
 /// Completes the rendering of an object: its type and name, its namespace, its bond to the job, and the digest of its contents.

@@ -65,7 +65,7 @@ pub fn fact(api: &dyn JobApi, object: &Value) -> Result<PodFact, FieldError> {
         restarts: restarts(object),
         shape: annotation(object, SHAPE).map(Text::from),
         size: annotation(object, SIZE).map(Text::from),
-        protected: api.pod_finalizer().and_then(|own| protected(own, object)),
+        protected: api.descriptor().pod_finalizer.and_then(|own| protected(own, object)),
         lingers,
         holds: demand::holding(object).map(Box::new),
     })
@@ -114,7 +114,7 @@ fn unscheduled(object: &Value) -> Option<&str> {
 }
 
 fn containers(api: &dyn JobApi, object: &Value) -> Vec<ContainerFact> {
-    let main = api.main_containers(object);
+    let main = api.pods().map_or_else(Vec::new, |pods| pods.main_containers(object));
     let mut containers: Vec<ContainerFact> = list_at(object, &["status", "containerStatuses"])
         .iter()
         .filter_map(|status| {

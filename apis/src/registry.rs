@@ -39,19 +39,19 @@ impl Registry {
     /// Returns the registry without the APIs whose objects have no namespace, for an operator that serves one namespace.
     #[must_use]
     pub fn namespaced(mut self) -> Self {
-        self.apis.retain(|_, api| api.namespaced());
+        self.apis.retain(|_, api| api.descriptor().namespaced);
         self
     }
 
-    /// Returns true if jobs of some API may be made of objects of this kind.
-    pub fn is_needed(&self, kind: &str) -> bool {
-        self.apis.values().any(|api| api.needed_kinds().contains(&kind))
+    /// Returns true if jobs of some API may reference objects of this kind.
+    pub fn is_referenced(&self, kind: &str) -> bool {
+        self.apis.values().any(|api| api.descriptor().referenced_kinds.contains(&kind))
     }
 
-    /// Returns true if objects of this kind are jobs. Queues are objects of served APIs as well: without pods, or part of what jobs are
-    /// made of.
+    /// Returns true if objects of this kind are jobs. Queues are objects of served APIs as well: without pods, or among what jobs
+    /// reference.
     pub fn is_job(&self, kind: &str) -> bool {
-        self.apis.values().all(|api| &*api.resource().kind != kind || api.has_pods()) && !self.is_needed(kind)
+        self.apis.values().all(|api| &*api.resource().kind != kind || api.pods().is_some()) && !self.is_referenced(kind)
     }
 
     /// Returns true if objects of this type are jobs of a served API.
@@ -62,7 +62,7 @@ impl Registry {
     /// Returns the APIs by kind, those of former kinds last: what they share with their successors stands where those have it.
     pub(crate) fn successors_first(&self) -> Vec<&Arc<dyn JobApi>> {
         let mut apis: Vec<&Arc<dyn JobApi>> = self.iter().collect();
-        apis.sort_by_key(|api| api.is_former());
+        apis.sort_by_key(|api| api.descriptor().is_former);
         apis
     }
 
@@ -89,7 +89,7 @@ impl Registry {
     fn named_owner(&self, object: &Value) -> Option<JobKey> {
         let key = annotated_owner(object).filter(|_| list_at(object, &["metadata", "ownerReferences"]).is_empty())?;
         let resource = Resource::of(object);
-        let owned = self.api_of(&key)?.owned_types().iter().find(|owned| owned.resource() == resource)?;
+        let owned = self.api_of(&key)?.descriptor().owned_types.iter().find(|owned| owned.resource() == resource)?;
         (!owned.namespaced || namespace(object) == key.namespace).then_some(key)
     }
 

@@ -146,17 +146,19 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
         verbs: vec!["get", "list", "watch"],
         reasons: vec!["Watches jobs, and reads one again after a conflict."],
     };
-    for verb in api.writes() {
+    for verb in api.descriptor().verbs {
         let (verb, reason) = match verb {
-            Verb::Patch if api.finalizer().is_some() => ("patch", "Puts the finalizer on an object, and takes it off."),
-            Verb::Patch if api.pod_finalizer().is_some() => {
+            Verb::Patch if api.descriptor().finalizer.is_some() => {
+                ("patch", "Puts the finalizer on an object, and takes it off.")
+            }
+            Verb::Patch if api.descriptor().pod_finalizer.is_some() => {
                 ("patch", "Notes on a job how far its scaling is, and writes the number of workers of an autoscaler.")
             }
-            Verb::Patch if api.is_foreign() => {
+            Verb::Patch if api.is_external() => {
                 ("patch", "Writes what was decided, for the controller of the pods, and the job's state beside it.")
             }
             Verb::Patch => ("patch", "Writes the annotation that older tools read."),
-            Verb::Delete if api.finalizer().is_some() => (
+            Verb::Delete if api.descriptor().finalizer.is_some() => (
                 "delete",
                 "Writes the owner of an object: OwnerReferencesPermissionEnforcement asks for this right then.",
             ),
@@ -170,16 +172,16 @@ fn jobs(api: &dyn JobApi) -> ServedResource {
     let status =
         Right { subresource: "status", verbs: vec!["patch"], reasons: vec!["Writes the status by server-side apply."] };
     let finalizers = finalizers("Pods and services name their job as an owner whose deletion waits for them.");
-    let is_owner = api.has_pods() || !api.owned_types().is_empty();
-    let rights = match (api.is_foreign(), is_owner) {
+    let is_owner = api.pods().is_some() || !api.descriptor().owned_types.is_empty();
+    let rights = match (api.is_external(), is_owner) {
         (true, _) => vec![own],
         (false, true) => vec![own, status, finalizers],
         (false, false) => vec![own, status],
     };
     ServedResource {
         resource: api.resource(),
-        plural: api.plural(),
-        namespaced: api.namespaced(),
+        plural: api.descriptor().plural,
+        namespaced: api.descriptor().namespaced,
         optional: true,
         kind: Some(Kind::Job),
         rights,
@@ -223,7 +225,7 @@ impl Registry {
     /// Returns every type of object that the operator reads or writes: the jobs of each API, then what every cluster has.
     pub fn resources(&self) -> Vec<ServedResource> {
         let has_coordinator = self.iter().any(|api| api.has_coordinator());
-        let has_queues = self.iter().any(|api| api.is_queue());
+        let has_queues = self.iter().any(|api| api.descriptor().is_queue);
         let writes_outside = self.owned_types().any(|owned| !owned.namespaced);
         let is_used = |core: &&Core| match core.kind {
             Some(Kind::Class) => has_coordinator || has_queues,
@@ -235,7 +237,8 @@ impl Registry {
             let mut served = core.served();
             let patched = self.owned_types().find(|owned| owned.resource() == served.resource);
             let reason = patched.map(|owned| owned.reason);
-            let protects = core.kind == Some(Kind::Pod) && self.iter().any(|api| api.pod_finalizer().is_some());
+            let protects =
+                core.kind == Some(Kind::Pod) && self.iter().any(|api| api.descriptor().pod_finalizer.is_some());
             let reason = reason
                 .or_else(|| protects.then_some("Pods are created, deleted, and let go by taking a finalizer off."));
             if let (Some(reason), Some(right)) = (reason, served.rights.first_mut()) {
@@ -245,7 +248,7 @@ impl Registry {
             if core.kind == Some(Kind::Pod) && self.owned_types().any(|owned| owned.pods == Pods::Owners) {
                 served.rights.push(finalizers("Objects name a pod as an owner whose deletion waits for them."));
             }
-            if core.kind == Some(Kind::Pod) && self.iter().any(|api| api.log_container().is_some()) {
+            if core.kind == Some(Kind::Pod) && self.iter().any(|api| api.scaling().is_some()) {
                 let reasons = vec!["The autoscaler of TorchElastic measures by the last line of a worker's log."];
                 served.rights.push(Right { subresource: "log", verbs: vec!["get"], reasons });
             }
@@ -257,7 +260,7 @@ impl Registry {
     /// Returns the types of objects that jobs own, each once, by their place in the APIs.
     fn owned_types(&self) -> impl Iterator<Item = &'static OwnedType> {
         let mut all: Vec<&'static OwnedType> = Vec::new();
-        for owned in self.successors_first().into_iter().flat_map(|api| api.owned_types()) {
+        for owned in self.successors_first().into_iter().flat_map(|api| api.descriptor().owned_types) {
             if !all.contains(&owned) {
                 all.push(owned);
             }
@@ -282,7 +285,7 @@ impl Registry {
     pub fn plural(&self, resource: &Resource) -> Option<&'static str> {
         let core = CORE.iter().find(|core| core.resource() == *resource).map(|core| core.plural);
         let owned = || self.owned_types().find(|owned| owned.resource() == *resource).map(|owned| owned.plural);
-        core.or_else(|| self.get(resource).map(|api| api.plural())).or_else(owned)
+        core.or_else(|| self.get(resource).map(|api| api.descriptor().plural)).or_else(owned)
     }
 }
 

@@ -1,42 +1,48 @@
 //! The APIs that this build serves.
+//!
+//! Owns the table. A new API is a folder beside this file, its `pub mod` in `lib.rs`, and a line here. No other product file names its
+//! kind, but for commands that serve that kind alone (`cargo xtask check`).
 
 use std::sync::Arc;
 
 use settings::ApiSettings;
 
-use crate::aitrainingjob::AiTrainingJob;
-use crate::elasticjob::ElasticJob;
-use crate::jobqueue::JobQueue;
-use crate::models::Model;
-use crate::modelversion::ModelVersion;
-use crate::mpijob::MpiJob;
+use crate::api::JobApi;
 use crate::registry::Registry;
-use crate::torchjob::TorchJob;
-use crate::torchrunjob::TorchrunJob;
-use crate::torchrunqueue::TorchrunQueue;
-use crate::trainingqueue::TrainingQueue;
+use crate::{
+    aitrainingjob, elasticjob, jobqueue, models, modelversion, mpijob, torchjob, torchrunjob, torchrunqueue,
+    trainingqueue,
+};
+
+/// Makes an API with the settings of an operator.
+type Make = fn(&ApiSettings) -> Arc<dyn JobApi>;
+
+/// Every API, by folder.
+const SERVED: [Make; 10] = [
+    |_| Arc::new(aitrainingjob::AiTrainingJob),
+    |_| Arc::new(elasticjob::ElasticJob),
+    |settings| Arc::new(jobqueue::JobQueue { successor: torchrunqueue::TorchrunQueue { settings: settings.torchrun } }),
+    |_| Arc::new(models::Model),
+    |settings| Arc::new(modelversion::ModelVersion { settings: settings.torch.models.clone() }),
+    |_| Arc::new(mpijob::MpiJob),
+    |settings| Arc::new(torchjob::TorchJob { settings: settings.torch.clone() }),
+    |_| Arc::new(torchrunjob::TorchrunJob),
+    |settings| Arc::new(torchrunqueue::TorchrunQueue { settings: settings.torchrun }),
+    |_| Arc::new(trainingqueue::TrainingQueue),
+];
 
 impl Registry {
     /// Returns the registry of every API that this build serves.
     pub fn all() -> Self {
-        Self::with(ApiSettings::default())
+        Self::with(&ApiSettings::default())
     }
 
     /// Returns the registry of every API that this build serves, with settings of an operator.
-    pub fn with(settings: ApiSettings) -> Self {
-        let ApiSettings { torch, torchrun } = settings;
+    pub fn with(settings: &ApiSettings) -> Self {
         let mut registry = Self::default();
-        registry.add(Arc::new(AiTrainingJob));
-        registry.add(Arc::new(ElasticJob));
-        let queue = TorchrunQueue { settings: torchrun };
-        registry.add(Arc::new(JobQueue { successor: queue }));
-        registry.add(Arc::new(Model));
-        registry.add(Arc::new(ModelVersion { settings: torch.models.clone() }));
-        registry.add(Arc::new(MpiJob));
-        registry.add(Arc::new(TorchJob { settings: torch }));
-        registry.add(Arc::new(TorchrunJob));
-        registry.add(Arc::new(queue));
-        registry.add(Arc::new(TrainingQueue));
+        for make in SERVED {
+            registry.add(make(settings));
+        }
         registry
     }
 }

@@ -49,13 +49,17 @@ pub(crate) fn render(api: &dyn JobApi, object: &Value, slot: &SlotId, incarnatio
     let (job, spec, manifest) = accepted(api, object);
     let group = spec.group(&slot.group).unwrap();
     let source = RenderInput { job: &job, spec: &spec, manifest: &manifest };
-    api.pods(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }]).remove(0).unwrap()
+    api.pods()
+        .unwrap()
+        .render(source, &[PodSlot { slot, group, incarnation: Incarnation(incarnation), count }])
+        .remove(0)
+        .unwrap()
 }
 
 /// The service of a slot.
 pub(crate) fn render_service(api: &dyn JobApi, object: &Value, slot: &SlotId) -> Value {
     let (job, spec, manifest) = accepted(api, object);
-    api.service(RenderInput { job: &job, spec: &spec, manifest: &manifest }, slot).unwrap()
+    api.pods().unwrap().service(RenderInput { job: &job, spec: &spec, manifest: &manifest }, slot).unwrap()
 }
 
 pub(crate) fn milestone(phase: Phase, after_s: u64, message: &str) -> Milestone {

@@ -5,19 +5,22 @@
 use model::{Ends, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules, Running, SpecFact, Text};
 use serde_json::Value;
 
-use crate::api::{JobApi, Needed};
+use crate::api::{JobApi, Referenced};
 use crate::fields::{Finding, Findings};
 use crate::{bounds, demand, kueue, schema};
 
 /// Translates the spec of a job object: what its API reads of it, what its pods ask a queue for, and the Workload of Kueue. An object
 /// beyond the bounds is refused before anything else looks into it.
-pub fn spec_fact(api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> SpecFact {
+pub fn spec_fact(api: &dyn JobApi, key: &JobKey, object: &Value, referenced: &Referenced) -> SpecFact {
     let mut findings = Findings::default();
     bounds::check(object, &mut findings);
     if findings.has_errors() {
         return SpecFact::refused(findings.into_errors_and_warnings().0);
     }
-    let mut fact = api.spec_fact_with(object, needed);
+    let mut fact = match api.references() {
+        Some(references) => references.spec_fact_with(object, referenced),
+        None => api.spec_fact(object),
+    };
     demand::add(api, key, object, &mut fact);
     bounds::check_gpus(&mut fact);
     kueue::add(api, key, object, &mut fact);

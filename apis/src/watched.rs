@@ -56,13 +56,13 @@ impl WatchTarget {
         match self.kind {
             Kind::Node | Kind::Foreign | Kind::Namespace => false,
             // Queues and coordinators alone decide by them.
-            Kind::Class => api.is_queue() || api.has_coordinator(),
+            Kind::Class => api.descriptor().is_queue || api.has_coordinator(),
             Kind::Quota => api.has_coordinator(),
             Kind::Job => self.resource == api.resource(),
             Kind::Pod | Kind::Service => self.selector == api.selector(),
             Kind::Owned => {
                 let is_managed = |owned: &OwnedType| owned.resource() == self.resource && owned.access.is_watched();
-                self.selector == api.selector() && api.owned_types().iter().any(is_managed)
+                self.selector == api.selector() && api.descriptor().owned_types.iter().any(is_managed)
             }
         }
     }
@@ -123,7 +123,7 @@ impl Registry {
                 }
                 Kind::Pod | Kind::Service | Kind::Owned => {
                     let apis = self.successors_first().into_iter();
-                    apis.filter(|api| api.has_pods()).map(|api| api.selector()).collect()
+                    apis.filter(|api| api.pods().is_some()).map(|api| api.selector()).collect()
                 }
             };
             let mut sources: Vec<WatchTarget> = Vec::new();
@@ -149,7 +149,7 @@ impl Registry {
     /// Returns the target of a kind of [`Kind::ON_DEMAND`]; `None` for another kind, and where no queues are served. No label selects
     /// pods of others: users set labels, and none may hide a pod.
     pub fn on_demand(&self, kind: Kind) -> Option<WatchTarget> {
-        self.iter().find(|api| api.is_queue())?;
+        self.iter().find(|api| api.descriptor().is_queue)?;
         let of = match kind {
             Kind::Foreign => Kind::Pod,
             Kind::Namespace => Kind::Namespace,

@@ -78,10 +78,10 @@ pub(crate) fn check(faults: &[Fault], session: &Session, manifests: &[Value]) ->
         let (kind, namespace, name) = (Resource::of(job).kind, text("namespace"), text("name"));
         let key = JobKey { kind, namespace, name, uid: model::Uid(text("uid")) };
         jobs.insert(key.name.to_string());
-        if api.preemption("").is_none() {
+        if api.annotations().and_then(|annotations| annotations.preemption("")).is_none() {
             refusing.insert((key.name.to_string(), key.kind.to_string()));
         }
-        if api.is_foreign() {
+        if api.is_external() {
             foreign.push(format!("{}-", key.name));
         }
         // Errors of a spec are reported when it is applied.
@@ -286,7 +286,7 @@ fn namespaces_of(session: &Session, name: &str, pods: bool) -> Vec<(String, Reso
 fn preempt(session: &mut Session, job: &str) -> Result<(), Failure> {
     for (namespace, resource) in namespaces_of(session, job, false) {
         let api = session.operator.registry().get(&resource);
-        let Some(patch) = api.and_then(|api| api.preemption("injected by --fault")) else { continue };
+        let Some(patch) = api.and_then(|api| api.annotations()?.preemption("injected by --fault")) else { continue };
         session.cluster_mut().merge_patch(&resource, &namespace, job, &patch, false)?;
     }
     Ok(())

@@ -155,7 +155,7 @@ impl Real {
             let namespace = self.names.out(namespace);
             for api in self.registry.iter() {
                 let resource = api.resource();
-                let path = collection(&resource.api_version, api.plural(), Some(&namespace));
+                let path = collection(&resource.api_version, api.descriptor().plural, Some(&namespace));
                 found.extend(self.server.list(&path, &resource.api_version, &resource.kind)?);
             }
             for (plural, kind) in OF_JOBS {
@@ -253,10 +253,12 @@ impl Real {
             .find(|(_, kind)| *resource == Resource::new("v1", kind))
             .map(|(plural, _)| *plural);
         let plural =
-            of_jobs.or_else(|| self.registry.get(resource).map(|api| api.plural())).ok_or_else(|| ApiError {
-                code: 404,
-                reason: "NotFound".into(),
-                message: format!("{} {} is not served", resource.api_version, resource.kind),
+            of_jobs.or_else(|| self.registry.get(resource).map(|api| api.descriptor().plural)).ok_or_else(|| {
+                ApiError {
+                    code: 404,
+                    reason: "NotFound".into(),
+                    message: format!("{} {} is not served", resource.api_version, resource.kind),
+                }
             })?;
         Ok(format!("{}/{name}", collection(&resource.api_version, plural, Some(&self.names.out(namespace)))))
     }

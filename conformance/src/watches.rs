@@ -204,7 +204,7 @@ impl Watches {
         // What the definitions require; a member that one of them does not know is dropped.
         let spec = json!({"replicaSpecs": {}, "rdzvEndpoint": "none:1", "mpiReplicaSpecs": {}, "command": "none"});
         let job = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": MARK}, "spec": spec});
-        let jobs = collection(api_version, api.plural(), Some(&self.namespace));
+        let jobs = collection(api_version, api.descriptor().plural, Some(&self.namespace));
         let job = self.server.create(&jobs, &job)?;
         let owner = json!([{"apiVersion": api_version, "kind": kind, "name": MARK,
             "uid": objects::at(&job, &["metadata", "uid"]), "controller": true}]);
@@ -222,13 +222,13 @@ impl Watches {
         let port = json!({"name": "p", "port": 1});
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"clusterIP": "None", "ports": [port]}});
         self.server.create(&collection("v1", "services", Some(&self.namespace)), &service)?;
-        if api.owned_types().contains(&apis::owned::CLAIM) {
+        if api.descriptor().owned_types.contains(&apis::owned::CLAIM) {
             let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}});
             let claim =
                 json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec});
             self.server.create(&collection("v1", "persistentvolumeclaims", Some(&self.namespace)), &claim)?;
         }
-        if api.owned_types().iter().any(|owned| owned.plural == "persistentvolumes") {
+        if api.descriptor().owned_types.iter().any(|owned| owned.plural == "persistentvolumes") {
             let uid = objects::at(&job, &["metadata", "uid"]).and_then(Value::as_str).unwrap_or_default();
             let owner = format!("{}/{kind}/{MARK}/{uid}", self.namespace);
             let metadata = json!({"name": self.node, "labels": labels, "annotations": {objects::OWNED_BY: owner}});
@@ -236,7 +236,7 @@ impl Watches {
             let volume = json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec});
             self.server.create(VOLUMES, &volume)?;
         }
-        if api.owned_types().iter().any(|owned| owned.plural == "configmaps") {
+        if api.descriptor().owned_types.iter().any(|owned| owned.plural == "configmaps") {
             let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
             self.server.create(&collection("v1", "configmaps", Some(&self.namespace)), &map)?;
         }
@@ -280,7 +280,7 @@ impl Watches {
 
 /// Returns the name of an API's pod and service that mark how far a watch has come.
 fn mark_of(api: &dyn JobApi) -> String {
-    format!("{}-{MARK}", api.plural())
+    format!("{}-{MARK}", api.descriptor().plural)
 }
 
 fn kind_of(news: &Observation<ObservedObject>) -> Kind {

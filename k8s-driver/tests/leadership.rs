@@ -396,7 +396,7 @@ fn role(name: &str, groups: &[&str]) -> String {
 
 #[test]
 fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
-    let registry = fixtures::second::registry();
+    let registry = fixtures::copied::second();
     for api in registry.iter() {
         plane().apply(&api.crd().to_string()).unwrap();
     }
@@ -450,7 +450,7 @@ fn an_api_is_served_while_its_definition_is_installed() {
     // A control plane of its own: definitions come and go.
     let options = PlaneOptions { nodes: 0, kwok: false, scheduler: false, ..PlaneOptions::default() };
     let plane = ControlPlane::start(options).expect("a control plane");
-    let registry = fixtures::second::registry();
+    let registry = fixtures::copied::second();
     let define = |kind: &str| {
         let api = registry.iter().find(|api| *api.resource().kind == *kind).unwrap();
         plane.apply(&api.crd().to_string()).unwrap();

@@ -12,7 +12,7 @@ impl Operator {
     /// Creates a Kubernetes Event about the answer to a command, where users expect one.
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
         if let (Command::WriteNotes { notes, .. }, Ok(_)) = (command, answer) {
-            let reported = self.registry.api_of(key).map(|api| api.noted(notes));
+            let reported = self.registry.api_of(key).and_then(|api| Some(api.annotations()?.notes_events(notes)));
             return self.tell_all(key, reported.unwrap_or_default());
         }
         if let (Command::DeletePod { name, force: true, uid }, Ok(_)) = (command, answer) {
@@ -140,8 +140,8 @@ impl Operator {
             "count": 1,
             "firstTimestamp": at,
             "lastTimestamp": at,
-            "source": {"component": api.event_component()},
-            "reportingComponent": api.event_component(),
+            "source": {"component": api.descriptor().event_component},
+            "reportingComponent": api.descriptor().event_component,
             "reportingInstance": "",
         });
         let event = ApiCall { body: Some(body), ..call(Verb::Create, Resource::new("v1", "Event"), key, &name) };

@@ -63,7 +63,7 @@ impl Operator {
             (Command::ReadLog { .. }, answer) => {
                 let api = self.registry.api_of(key);
                 let log = answer.ok();
-                let latency_us = api.zip(log).and_then(|(api, log)| api.latency_us(log.as_str()?));
+                let latency_us = api.zip(log).and_then(|(api, log)| api.scaling()?.latency_us(log.as_str()?));
                 facts.push(key, Fact::Measured { latency_us });
                 return;
             }
@@ -147,7 +147,7 @@ impl Operator {
                 return;
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) if !self.shows_mirror(key, &job, *stamp) => {
-                let is_foreign = self.registry.api_of(key).is_some_and(|api| api.is_foreign());
+                let is_foreign = self.registry.api_of(key).is_some_and(|api| api.is_external());
                 Outcome::Refused { code: 200, message: Text::from(if is_foreign { CHANGED } else { PRUNED }) }
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) => {

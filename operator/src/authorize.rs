@@ -36,7 +36,8 @@ impl Operator {
         let (Some(api), Some(body)) = (self.registry.api_of(key).cloned(), &call.body) else {
             return Verdict::Permitted;
         };
-        let Some(needed) = api.authorization_reads(key, object, body) else { return Verdict::Permitted };
+        let Some(owned) = api.owned() else { return Verdict::Permitted };
+        let Some(needed) = owned.authorization_reads(key, object, body) else { return Verdict::Permitted };
         let found = self.reads.get_mut(key).and_then(|reads| reads.remove(&command.object())).unwrap_or_default();
         if let Some(next) = needed.objects.into_iter().find(|needed| !found.contains_key(needed)) {
             return Verdict::Undecided { found, next };
@@ -44,7 +45,7 @@ impl Operator {
         let others = if needed.others { self.others(key, object) } else { Vec::new() };
         let creates = matches!(command, Command::CreateOwned { .. });
         let write = OwnedWrite { job: key, object, creates, body, others: &others, found: &found };
-        api.authorize(&write).map_or_else(Verdict::Refused, |()| Verdict::Permitted)
+        owned.authorize(&write).map_or_else(Verdict::Refused, |()| Verdict::Permitted)
     }
 
     /// Takes in the answer to a read before a write.

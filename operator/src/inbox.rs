@@ -54,7 +54,7 @@ impl Inbox {
 
     /// Returns the newest term in the mirrors of the jobs that wait, without jobs of other projects' types: users may write their status.
     pub(crate) fn newest_mirrored_term(&self, registry: &Registry) -> Term {
-        let is_own = |key: &JobKey| registry.api_of(key).is_some_and(|api| !api.is_foreign());
+        let is_own = |key: &JobKey| registry.api_of(key).is_some_and(|api| !api.is_external());
         let term = |seen: &ObservedObject| {
             let ObservedObject::Job(key, object) = seen else { return Term::default() };
             if is_own(key) { apis::objects::mirror_stamp(object).term } else { Term::default() }

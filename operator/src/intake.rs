@@ -87,7 +87,7 @@ impl Operator {
                 facts.lists.push((*kind, of.clone(), *rv));
             }
         }
-        self.find_needed(&observations);
+        self.find_referenced(&observations);
         if !self.watches(Kind::Foreign) {
             self.foreign.forget();
         }
@@ -111,13 +111,13 @@ impl Operator {
     }
 
     /// Notes the objects that specs of jobs are made of, before any spec is translated: lists and watches have no order.
-    fn find_needed(&mut self, observations: &[Observation<ObservedObject>]) {
+    fn find_referenced(&mut self, observations: &[Observation<ObservedObject>]) {
         let mut found = |seen: &ObservedObject| {
             if let ObservedObject::Job(key, object) = seen
-                && self.registry.is_needed(&key.kind)
+                && self.registry.is_referenced(&key.kind)
                 && let Some(api) = self.registry.api_of(key)
             {
-                self.needs.found(&**api, key, object);
+                self.references.found(&**api, key, object);
             }
         };
         for observation in observations {
@@ -132,20 +132,20 @@ impl Operator {
     /// Translates a job's spec where its object, or an object that it needs, changed.
     fn translate(&mut self, key: &JobKey, object: &Arc<Value>, facts: &mut Intake) {
         let Some(api) = self.registry.api_of(key).cloned() else { return };
-        let needed = self.needs.of(&*api, key, object);
-        if self.specs.is_new(&*api, key, object, &needed) {
-            let fact = apis::translation::spec_fact(&*api, key, object, &needed);
+        let referenced = self.references.of(&*api, key, object);
+        if self.specs.is_new(&*api, key, object, &referenced) {
+            let fact = apis::translation::spec_fact(&*api, key, object, &referenced);
             facts.push(key, Fact::Spec(Box::new(fact)));
         }
     }
 
-    /// Translates again the specs of the jobs that need an object, and has a job that waits for the last of them decided.
-    fn needed_changed(&mut self, key: &JobKey, facts: &mut Intake) {
-        if !self.registry.is_needed(&key.kind) {
+    /// Translates again the specs of the jobs that reference an object, and has a job that waits for the last of them decided.
+    fn referenced_changed(&mut self, key: &JobKey, facts: &mut Intake) {
+        if !self.registry.is_referenced(&key.kind) {
             return;
         }
-        for (user, object) in self.needs.users(key) {
-            self.translate(&user, &object, facts);
+        for (referrer, object) in self.references.referrers(key) {
+            self.translate(&referrer, &object, facts);
         }
     }
 
@@ -176,7 +176,7 @@ impl Operator {
         if self.state.is_deleted_job(key, &fact, arrival) {
             return;
         }
-        if api.is_foreign()
+        if api.is_external()
             && !self.state.is_own_mirror(key, fact.mirror, facts.term_begins.then(|| self.terms.current()))
         {
             // The operator writes its own again.
@@ -187,7 +187,7 @@ impl Operator {
         }
         facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
         self.translate(key, object, facts);
-        self.needed_changed(key, facts);
+        self.referenced_changed(key, facts);
     }
 
     pub(crate) fn deleted(&mut self, seen: ObservedObject, facts: &mut Intake) {
@@ -223,13 +223,13 @@ impl Operator {
         if let Some(ended_at) = self.state.job(key).and_then(|job| job.ended_at) {
             self.recent_ends.note(key, ended_at, self.state.at);
         }
-        for needed in self.needs.deleting(key) {
-            facts.touch(&needed);
+        for deleting in self.references.deleting(key) {
+            facts.touch(&deleting);
         }
         self.forget(key);
-        self.needs.gone(key);
+        self.references.gone(key);
         facts.push(key, Fact::JobGone);
-        self.needed_changed(key, facts);
+        self.referenced_changed(key, facts);
     }
 
     /// Reports a freed name to the jobs that wait for it: a pod is gone whose job has the name of another one.

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::api::RenderInput;
-use apis::{JobApi, Needed, objects};
+use apis::{JobApi, Referenced, objects};
 use model::{JobKey, SpecFact};
 use serde_json::Value;
 
-use crate::needs::versions;
+use crate::references::versions;
 
 /// Parsed manifests of the jobs that have objects to render.
 #[derive(Debug, Default)]
@@ -41,28 +41,28 @@ impl Manifests {
     }
 }
 
-/// Versions of the objects whose specs were translated, as their APIs tell them ([`apis::JobApi::made_of`]).
+/// Versions of the objects whose specs were translated, as their APIs read them ([`apis::JobApi::spec_inputs`]).
 #[derive(Debug, Default)]
 pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Translated>);
 
 #[derive(Debug)]
 struct Translated {
-    made_of: Value,
+    inputs: Value,
     generation: Option<i64>,
 }
 
 impl TranslatedSpecs {
-    /// Returns true if the object's spec has to be translated: what it is made of changed, or it has no generation. From then on
+    /// Returns true if the object's spec has to be translated: what it depends on changed, or it has no generation. From then on
     /// this version counts as translated.
-    pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, needed: &Needed) -> bool {
-        let own = Value::Array(vec![api.made_of(object), apis::demand::made_of(object)]);
-        let made_of = if needed.is_empty() { own } else { Value::Array(vec![own, versions(api, needed)]) };
+    pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, referenced: &Referenced) -> bool {
+        let own = Value::Array(vec![api.spec_inputs(object), apis::demand::inputs(object)]);
+        let inputs = if referenced.is_empty() { own } else { Value::Array(vec![own, versions(api, referenced)]) };
         let generation = objects::at(object, &["metadata", "generation"]).and_then(Value::as_i64);
-        if let Some(known) = self.0.get_mut(key).filter(|known| generation.is_some() && known.made_of == made_of) {
+        if let Some(known) = self.0.get_mut(key).filter(|known| generation.is_some() && known.inputs == inputs) {
             known.generation = generation;
             return false;
         }
-        self.0.insert(key.clone(), Translated { made_of, generation });
+        self.0.insert(key.clone(), Translated { inputs, generation });
         true
     }
 
@@ -80,6 +80,7 @@ impl TranslatedSpecs {
 #[cfg(test)]
 mod tests {
     use apis::aitrainingjob::AiTrainingJob;
+    use apis::torchrunjob::TorchrunJob;
     use model::{CleanPodPolicy, JobEndPolicy, JobSpec, PhaseRules};
     use serde_json::json;
 
@@ -135,21 +136,22 @@ mod tests {
             (json!({}), true),
         ] {
             let object = json!({"metadata": metadata});
-            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new()), translated, "{metadata}");
+            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &object, &Referenced::new()), translated, "{metadata}");
         }
         assert_eq!(specs.generation(&key()), None);
         let object = json!({"metadata": {"generation": 1}});
-        specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new());
+        specs.is_new(&AiTrainingJob, &key(), &object, &Referenced::new());
         assert_eq!(specs.generation(&key()), Some(1));
         specs.forget(&key());
-        assert!(specs.is_new(&AiTrainingJob, &key(), &object, &Needed::new()));
-        // A needed object that changed, or is gone.
-        let needed = |generation: u32| {
+        assert!(specs.is_new(&AiTrainingJob, &key(), &object, &Referenced::new()));
+        // A referenced object that changed, or is gone.
+        specs.is_new(&TorchrunJob, &key(), &object, &Referenced::new());
+        let queue = |generation: u32| {
             let queue = json!({"metadata": {"uid": "q", "generation": generation}});
-            Needed::from([(("Queue".into(), "q".into()), Arc::new(queue))])
+            Referenced::from([(("TorchrunQueue".into(), "q".into()), Arc::new(queue))])
         };
-        for (needed, translated) in [(needed(1), true), (needed(1), false), (needed(2), true), (Needed::new(), true)] {
-            assert_eq!(specs.is_new(&AiTrainingJob, &key(), &object, &needed), translated);
+        for (found, translated) in [(queue(1), true), (queue(1), false), (queue(2), true), (Referenced::new(), true)] {
+            assert_eq!(specs.is_new(&TorchrunJob, &key(), &object, &found), translated);
         }
     }
 }

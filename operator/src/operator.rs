@@ -15,9 +15,9 @@ use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
 use crate::launch::Launches;
 use crate::manifests::{Manifests, TranslatedSpecs};
-use crate::needs::Needs;
 use crate::queue_events::Standing;
 use crate::recent::RecentEnds;
+use crate::references::References;
 use crate::sources::Sources;
 use crate::step::Step;
 use crate::terms::Terms;
@@ -83,7 +83,7 @@ pub struct Operator {
     pub(crate) backlog: Backlog,
     pub(crate) throttle: StatusThrottle,
     pub(crate) specs: TranslatedSpecs,
-    pub(crate) needs: Needs,
+    pub(crate) references: References,
     pub(crate) foreign: ForeignPods,
     pub(crate) manifests: Manifests,
     /// Objects that were read before writes.
@@ -118,7 +118,7 @@ impl Operator {
             backlog: Backlog::default(),
             throttle: StatusThrottle::new(options.status_interval_ms),
             specs: TranslatedSpecs::default(),
-            needs: Needs::default(),
+            references: References::default(),
             foreign: ForeignPods::default(),
             manifests: Manifests::default(),
             reads: Reads::default(),
@@ -244,7 +244,7 @@ impl Operator {
     /// Forgets what is held of a job besides its state: the job is gone, or finished.
     pub(crate) fn forget(&mut self, key: &JobKey) {
         self.specs.forget(key);
-        self.needs.forget(key);
+        self.references.forget(key);
         self.throttle.forget(key);
         self.manifests.forget(key);
         self.reads.remove(key);

@@ -35,7 +35,8 @@ impl Operator {
             places.push(group.map(|_| slot));
             slots.extend(group.map(|group| PodSlot { slot, group, incarnation: *incarnation, count: *count }));
         }
-        let mut bodies = api.pods(input, &slots).into_iter();
+        let Some(pods) = api.pods() else { return VecDeque::new() };
+        let mut bodies = pods.render(input, &slots).into_iter();
         let create = |slot: &SlotId, body| ApiCall {
             body: Some(body),
             ..call(Verb::Create, Resource::new("v1", "Pod"), key, &api.slot_name(key, slot))
@@ -51,7 +52,7 @@ impl Operator {
                 apis::demand::place(&mut body, nodes, queue, selector);
             }
             if let Some(job) = job {
-                api.complete_pod(input, job, slot, &mut body);
+                pods.complete(input, job, slot, &mut body);
                 apis::kueue::admit(job, &slot.group, &mut body);
             }
             body
@@ -76,7 +77,8 @@ impl Operator {
             Command::CreatePod { .. } => return Ok(None),
             Command::CreateService { slot } => {
                 let Some(input) = self.render_input(key) else { return Ok(None) };
-                let body = api.service(input, slot)?;
+                let Some(api_of_pods) = api.pods() else { return Ok(None) };
+                let body = api_of_pods.service(input, slot)?;
                 ApiCall { body: Some(body), ..call(Verb::Create, services(), key, &api.slot_name(key, slot)) }
             }
             Command::ReadPod { slot } => call(Verb::Get, pods(), key, &api.slot_name(key, slot)),
@@ -120,7 +122,7 @@ impl Operator {
             }
             Command::ReadOwned { object } => self.owned_call(Verb::Get, key, object),
             Command::SetFinalizer { on, rv } => {
-                let (Some(job), Some(finalizer)) = (self.state.jobs.live(key), api.finalizer()) else {
+                let (Some(job), Some(finalizer)) = (self.state.jobs.live(key), api.descriptor().finalizer) else {
                     return Ok(None);
                 };
                 let others = job.finalizers.iter().filter(|name| &***name != finalizer).map(|name| &**name);
@@ -140,26 +142,29 @@ impl Operator {
             },
             Command::WriteNotes { notes, rv } => {
                 let at = self.state.at;
-                let Some(input) = self.render_input(key) else { return Ok(None) };
+                let (Some(annotations), Some(input)) = (api.annotations(), self.render_input(key)) else {
+                    return Ok(None);
+                };
                 ApiCall {
-                    body: Some(api.notes(input, notes, at)),
+                    body: Some(annotations.notes_patch(input, notes, at)),
                     uid: Some(key.uid.clone()),
                     rv: Some(*rv),
                     ..call(Verb::Patch, api.resource(), key, &key.name)
                 }
             }
             Command::MarkPod { uid, name, mark } => ApiCall {
-                body: Some(api.pod_mark(mark)),
+                body: api.annotations().map(|annotations| annotations.pod_mark(mark)),
                 uid: Some(uid.clone()),
                 ..call(Verb::Patch, pods(), key, name)
             },
             Command::ReadLog { pod } => ApiCall {
-                body: Some(serde_json::json!({"container": api.log_container()})),
+                body: api.scaling().map(|scaling| serde_json::json!({"container": scaling.log_container()})),
                 ..call(Verb::Log, pods(), key, pod)
             },
             Command::FindNode => list_page(key, false, ""),
             Command::WriteEndAnnotation => {
-                let Some(patch) = self.state.jobs.live(key).and_then(|job| api.end_annotation(key, job)) else {
+                let job = self.state.jobs.live(key);
+                let Some(patch) = job.and_then(|job| api.annotations()?.end_annotation(key, job)) else {
                     return Ok(None);
                 };
                 ApiCall {
@@ -170,10 +175,9 @@ impl Operator {
             }
             Command::WriteStatus { rv, .. } => {
                 let Some(job) = self.state.jobs.live(key) else { return Ok(None) };
-                let source = job.valid.clone().filter(|_| api.is_foreign());
-                let source = source.and_then(|valid| self.manifests.input(key, valid));
-                let (verb, body) = if let Some(patch) = api.state_patch(key, job, source) {
-                    (Verb::Patch, patch)
+                let (verb, body) = if let Some(external) = api.external() {
+                    let source = job.valid.clone().and_then(|valid| self.manifests.input(key, valid));
+                    (Verb::Patch, external.state_patch(key, job, source))
                 } else {
                     let mut status = api.status(key, job);
                     if let Some(generation) = self.specs.generation(key) {
@@ -228,7 +232,7 @@ impl Operator {
     /// Returns a call about an object that the job owns: in the job's namespace, unless its type has none.
     fn owned_call(&self, verb: Verb, key: &JobKey, object: &OwnedRef) -> ApiCall {
         let resource = Resource { api_version: object.api_version.clone(), kind: object.kind.clone() };
-        let owned_types = self.registry.api_of(key).map_or(&[][..], |api| api.owned_types());
+        let owned_types = self.registry.api_of(key).map_or(&[][..], |api| api.descriptor().owned_types);
         let is_namespaced =
             owned_types.iter().find(|owned| owned.resource() == resource).is_none_or(|owned| owned.namespaced);
         let found = call(verb, resource, key, &object.name);

@@ -97,7 +97,7 @@ impl Operator {
         for (key, facts) in facts.jobs {
             self.stage_job(&key, facts, now, &causes, &mut records)?;
             if self.state.jobs.summary(&key).is_none_or(|job| job.phase.is_terminal()) {
-                freed.extend(self.needs.deleting(&key));
+                freed.extend(self.references.deleting(&key));
             }
             if self.state.jobs.is_finished(&key) {
                 self.forget(&key);

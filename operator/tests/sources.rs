@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use apis::{Observation, WatchTarget};
 use event_log::MemoryLog;
-use fixtures::second;
+use fixtures::copied;
 use model::{JobKey, Kind, ResourceVersion, Timestamp};
 use operator::{Error, Operator, Options};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn owned(kind: &str, api: (&str, &str), uid: &str, rv: u64) -> Arc<Value> {
 
 /// The sources of a kind: that of AITrainingJob first.
 fn sources(kind: Kind) -> Vec<WatchTarget> {
-    let targets = second::registry().watch_targets();
+    let targets = copied::second().watch_targets();
     targets.into_iter().filter(|target| target.kind == kind).collect()
 }
 
@@ -49,7 +49,7 @@ fn list_owned(operator: &mut Operator, rv: u64) {
 }
 
 fn open(log: Box<dyn event_log::EventLog>) -> Operator {
-    Operator::open(log, second::registry(), Options::default()).unwrap()
+    Operator::open(log, copied::second(), Options::default()).unwrap()
 }
 
 /// Lists everything: what is of the first API at version 20, what is of the second at 10. Each has a job.

@@ -192,6 +192,16 @@ pub fn run_with(scenario: &Scenario, conditions: Conditions, kinds: &ServedKinds
     run_in(simulation, scenario, conditions.crash)
 }
 
+/// Runs a scenario with APIs of the caller's, in place of those of this build, whose kinds were
+/// [registered](Simulation::kinds_of) before. Its flags do not change their settings.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_serving(scenario: &Scenario, registry: &apis::Registry, kinds: &ServedKinds) -> Result<Outcome, Error> {
+    let config = settings::flags::config(&scenario.flags)?;
+    run_in(Simulation::serving(&scenario.nodes, config, registry.clone(), kinds)?, scenario, None)
+}
+
 /// Runs a scenario on a cluster of the caller's, which serves every API whose objects have a namespace, has the scenario's nodes, and
 /// nothing else.
 ///
@@ -214,7 +224,7 @@ fn translate_by_flags(simulation: &mut Simulation, scenario: &Scenario) -> Resul
 
 /// Returns every API with the settings that a scenario's flags name.
 fn registry(scenario: &Scenario) -> Result<apis::Registry, Error> {
-    Ok(apis::Registry::with(settings::ApiSettings::read(&scenario.flags)?))
+    Ok(apis::Registry::with(&settings::ApiSettings::read(&scenario.flags)?))
 }
 
 fn run_in<G: ClusterBackend>(

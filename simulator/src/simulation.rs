@@ -130,8 +130,17 @@ impl Simulation {
         if let Some(kinds) = KINDS.get() {
             return Ok(kinds.clone());
         }
-        let backend = EmbeddedCluster::serving(Cluster::default(), &Registry::all()).map_err(embedded::Error::from)?;
-        Ok(KINDS.get_or_init(|| backend.cluster.kinds()).clone())
+        let kinds = Self::kinds_of(&Registry::all())?;
+        Ok(KINDS.get_or_init(|| kinds).clone())
+    }
+
+    /// Returns the kinds that a cluster with these APIs serves.
+    ///
+    /// # Errors
+    /// When the definition of an API does not register.
+    pub fn kinds_of(registry: &Registry) -> Result<ServedKinds, Error> {
+        let backend = EmbeddedCluster::serving(Cluster::default(), registry).map_err(embedded::Error::from)?;
+        Ok(backend.cluster.kinds())
     }
 
     /// Creates the same with kinds that were registered before.
@@ -139,13 +148,21 @@ impl Simulation {
     /// # Errors
     /// When the operator cannot be opened.
     pub fn with_kinds(nodes: &[NodeSpec], config: Config, kinds: &ServedKinds) -> Result<Self, Error> {
-        let gpus = nodes.iter().map(|node| node.gpus).max().unwrap_or_default();
-        let nodes = nodes.iter().map(cluster::NodeSpec::from);
-        let mut cluster = Cluster::new(&cluster::Options { nodes: nodes.collect(), ..cluster::Options::default() });
+        Self::serving(nodes, config, Registry::all(), kinds)
+    }
+
+    /// Creates the same with APIs of the caller's, whose kinds were registered before.
+    ///
+    /// # Errors
+    /// When the operator cannot be opened.
+    pub fn serving(nodes: &[NodeSpec], config: Config, registry: Registry, kinds: &ServedKinds) -> Result<Self, Error> {
+        let specs = nodes.iter().map(cluster::NodeSpec::from).collect();
+        let mut cluster = Cluster::new(&cluster::Options { nodes: specs, ..cluster::Options::default() });
         cluster.set_kinds(kinds);
-        let backend = EmbeddedCluster::new(cluster, &Registry::all());
+        let backend = EmbeddedCluster::new(cluster, &registry);
+        let has_gpus = nodes.iter().any(|node| node.gpus > 0);
         let audit = if config.ignores_capacity { Audit::of_ignored_capacity() } else { Audit::default() };
-        Ok(Self { audit: (gpus > 0).then_some(audit), ..Self::on(backend, config)? })
+        Ok(Self { audit: has_gpus.then_some(audit), ..Self::with(backend, registry, config)? })
     }
 }
 
@@ -155,9 +172,13 @@ impl<B: ClusterBackend> Simulation<B> {
     /// # Errors
     /// When the operator cannot be opened.
     pub fn on(backend: B, config: Config) -> Result<Self, Error> {
+        Self::with(backend, Registry::all(), config)
+    }
+
+    fn with(backend: B, registry: Registry, config: Config) -> Result<Self, Error> {
         let mut simulation = Self {
             backend,
-            registry: Registry::all(),
+            registry,
             config,
             replicas: vec![Replica::default(), Replica::default()],
             leader: 0,

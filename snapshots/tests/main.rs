@@ -1,5 +1,6 @@
 //! All tests of this package as one program: `cargo test -p snapshots scenarios` runs those of one module.
 
+mod copied;
 mod crashes;
 mod direct;
 mod extremes;

@@ -22,38 +22,32 @@ use model::fact::Adopted;
 use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::Value;
 
-use crate::api::{JobApi, PodSlot, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::api::{AnnotationApi, Descriptor, JobApi, PodApi, PodSlot, RenderInput};
+use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{labelled_slot, list_at, text_at};
-use crate::owned::OwnedType;
 use crate::replicas::slot_name;
-use crate::selector::Selector;
 
 pub use peers::PeerEnv;
 pub use pods::pod;
 pub use words::{API_VERSION, GROUP, KIND};
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((words::GROUP_LABEL, words::GROUP)),
+    verbs: &[Verb::Patch],
+    owned_types: &[WORKLOAD, RESOURCE_FLAVOR],
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TrainingJobOperator")
+};
 
 /// The AITrainingJob API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AiTrainingJob;
 
 impl JobApi for AiTrainingJob {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Patch]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(words::GROUP_LABEL, words::GROUP)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
@@ -64,10 +58,6 @@ impl JobApi for AiTrainingJob {
         spec::TRANSLATION.fact(object)
     }
 
-    fn owned_types(&self) -> &'static [OwnedType] {
-        &[WORKLOAD, RESOURCE_FLAVOR]
-    }
-
     fn findings(&self, object: &Value) -> Vec<Finding> {
         spec::TRANSLATION.findings(object)
     }
@@ -76,6 +66,28 @@ impl JobApi for AiTrainingJob {
         adopt::adopt(object)
     }
 
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+
+    fn annotations(&self) -> Option<&dyn AnnotationApi> {
+        Some(self)
+    }
+}
+
+impl PodApi for AiTrainingJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         labelled_slot(object, words::REPLICA_LABEL, words::INDEX_LABEL)
     }
@@ -95,7 +107,7 @@ impl JobApi for AiTrainingJob {
     }
 
     /// Formats the environment about all peers once for these pods.
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         match PeerEnv::new(source.job, source.spec, source.manifest) {
             Ok(peers) => pods.iter().map(|pod| pods::pod(source, *pod, &peers)).collect(),
             Err(error) => pods.iter().map(|_| Err(error.clone())).collect(),
@@ -105,28 +117,14 @@ impl JobApi for AiTrainingJob {
     fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
         services::service(source, slot)
     }
+}
 
-    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(key, job)
-    }
-
+impl AnnotationApi for AiTrainingJob {
     fn end_annotation(&self, key: &JobKey, job: &engine::Job) -> Option<Value> {
         status::end_annotation(key, job)
     }
 
     fn preemption(&self, reason: &str) -> Option<Value> {
         Some(metadata::preemption(reason))
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "TrainingJobOperator"
     }
 }

@@ -128,13 +128,13 @@ mod tests {
         for api in Registry::all().iter() {
             let crd = api.crd();
             let length = crd.to_string().len();
-            assert!(length < MAX_ANNOTATIONS - 16 * 1024, "{}: {length} bytes", api.plural());
+            assert!(length < MAX_ANNOTATIONS - 16 * 1024, "{}: {length} bytes", api.descriptor().plural);
             let mut untyped = Vec::new();
             without_type(&crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "", &mut untyped);
             // Quantities may be any number.
             let quantities = ["limits[]", "requests[]", "overhead[]", "divisor", "sizeLimit", "capacity[]"];
             untyped.retain(|path| !quantities.iter().any(|name| path.ends_with(name)));
-            assert_eq!(untyped, [""; 0], "{}", api.plural());
+            assert_eq!(untyped, [""; 0], "{}", api.descriptor().plural);
         }
     }
 

@@ -23,51 +23,41 @@ use model::fact::Adopted;
 use model::{FieldError, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
-use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::api::{Descriptor, JobApi, JobEvent, JobStep, PodApi, PodSlot, RenderInput};
+use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
-use crate::owned::OwnedType;
 use crate::replicas::slot_name;
-use crate::selector::Selector;
 
 pub use words::{API_VERSION, GROUP, KIND};
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((words::GROUP_LABEL, words::GROUP)),
+    // A job is deleted when its time after the end has passed.
+    verbs: &[Verb::Delete],
+    owned_types: &[WORKLOAD, RESOURCE_FLAVOR],
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "elastic-job-controller")
+};
 
 /// The ElasticJob API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ElasticJob;
 
 impl JobApi for ElasticJob {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    /// A job is deleted when its time after the end has passed.
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Delete]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(words::GROUP_LABEL, words::GROUP)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     /// Labels of the job are not those of its pods; two annotations reach them.
-    fn made_of(&self, object: &Value) -> Value {
+    fn spec_inputs(&self, object: &Value) -> Value {
         let annotations = [words::BACKEND, words::RESTART_SCOPE].map(|key| annotation(object, key));
         json!([at(object, &["metadata", "generation"]), annotations])
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         spec::TRANSLATION.fact(object)
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        &[WORKLOAD, RESOURCE_FLAVOR]
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
@@ -78,6 +68,28 @@ impl JobApi for ElasticJob {
         adopt::adopt(object)
     }
 
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+        events::events(step)
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+}
+
+impl PodApi for ElasticJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
     }
@@ -99,32 +111,12 @@ impl JobApi for ElasticJob {
     }
 
     /// Formats the launcher's arguments once for these pods.
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         let args = launcher::args(source);
         pods.iter().map(|pod| pods::pod(source, *pod, &args)).collect()
     }
 
     fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
         Ok(services::service(source, slot))
-    }
-
-    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(key, job)
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "elastic-job-controller"
-    }
-
-    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
-        events::events(step)
     }
 }

@@ -4,21 +4,21 @@
 //! it. Tests: at the end, and the scenarios of TorchrunQueue.
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
+use model::{JobFact, JobKey, Phase, SpecFact};
 use serde_json::Value;
 
-use crate::api::{JobApi, RenderInput};
-use crate::authorization::{AuthorizationReads, OwnedWrite};
-use crate::call::{ApiError, Resource, Verb};
+use crate::api::{Descriptor, JobApi, OwnedApi};
 use crate::fields::{Finding, Findings};
-use crate::owned::OwnedType;
-use crate::selector::Selector;
-use crate::torchrunqueue::{API_VERSION, KIND as SUCCESSOR, TorchrunQueue, definition};
+use crate::torchrunqueue::{self, KIND as SUCCESSOR, TorchrunQueue, definition};
 
 /// Kind of the objects.
 pub const KIND: &str = "JobQueue";
 /// Plural of the resource.
 pub const PLURAL: &str = "jobqueues";
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor =
+    Descriptor { kind: KIND, plural: PLURAL, is_former: true, ..torchrunqueue::DESCRIPTOR };
 
 /// The JobQueue API.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,24 +28,8 @@ pub struct JobQueue {
 }
 
 impl JobApi for JobQueue {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        PLURAL
-    }
-
-    fn is_former(&self) -> bool {
-        true
-    }
-
-    fn writes(&self) -> &'static [Verb] {
-        self.successor.writes()
-    }
-
-    fn selector(&self) -> Selector {
-        self.successor.selector()
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
@@ -54,26 +38,6 @@ impl JobApi for JobQueue {
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         self.successor.spec_fact(object)
-    }
-
-    fn finalizer(&self) -> Option<&'static str> {
-        self.successor.finalizer()
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        self.successor.owned_types()
-    }
-
-    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        self.successor.owned(source, job, object)
-    }
-
-    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Option<AuthorizationReads> {
-        self.successor.authorization_reads(job, object, body)
-    }
-
-    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
-        self.successor.authorize(write)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
@@ -101,8 +65,8 @@ impl JobApi for JobQueue {
         definition(KIND, PLURAL, "jobqueue", &[])
     }
 
-    fn event_component(&self) -> &'static str {
-        self.successor.event_component()
+    fn owned(&self) -> Option<&dyn OwnedApi> {
+        self.successor.owned()
     }
 }
 

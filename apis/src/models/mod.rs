@@ -15,12 +15,11 @@ use model::{JobKey, Phase, SpecFact};
 use serde_json::{Value, json};
 
 use crate::adopt;
-use crate::api::{JobApi, Needed};
-use crate::call::{Resource, Verb};
+use crate::api::{Descriptor, JobApi, ReferenceApi, Referenced};
+use crate::call::Verb;
 use crate::fields::Finding;
 use crate::modelversion;
 use crate::objects::{MIRROR, at};
-use crate::selector::Selector;
 
 pub use modelversion::words::API_VERSION;
 
@@ -29,47 +28,25 @@ pub const KIND: &str = "Model";
 /// Plural of the resource.
 const PLURAL: &str = "models";
 
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    // A version whose model is missing creates it.
+    verbs: &[Verb::Create],
+    referenced_kinds: &[modelversion::KIND],
+    ..Descriptor::new(API_VERSION, KIND, PLURAL, "ModelController")
+};
+
 /// The Model API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Model;
 
 impl JobApi for Model {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        PLURAL
-    }
-
-    fn has_pods(&self) -> bool {
-        false
-    }
-
-    /// A version whose model is missing creates it.
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Create]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::default()
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        self.spec_fact_with(object, &Needed::new())
-    }
-
-    fn needed_kinds(&self) -> &'static [&'static str] {
-        &[modelversion::KIND]
-    }
-
-    /// A version counts with what its status tells of its image.
-    fn version_of_needed(&self, object: &Value) -> Value {
-        json!([at(object, &["metadata", "uid"]), at(object, &["status", "image"])])
-    }
-
-    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
-        spec::fact(object, needed)
+        self.spec_fact_with(object, &Referenced::new())
     }
 
     fn findings(&self, _object: &Value) -> Vec<Finding> {
@@ -99,7 +76,18 @@ impl JobApi for Model {
         crd::crd()
     }
 
-    fn event_component(&self) -> &'static str {
-        "ModelController"
+    fn references(&self) -> Option<&dyn ReferenceApi> {
+        Some(self)
+    }
+}
+
+impl ReferenceApi for Model {
+    /// A version counts with what its status tells of its image.
+    fn version_of(&self, object: &Value) -> Value {
+        json!([at(object, &["metadata", "uid"]), at(object, &["status", "image"])])
+    }
+
+    fn spec_fact_with(&self, object: &Value, needed: &Referenced) -> SpecFact {
+        spec::fact(object, needed)
     }
 }

@@ -3,18 +3,18 @@
 use model::{SpecFact, Text};
 use serde_json::{Value, json};
 
-use crate::api::Needed;
+use crate::api::Referenced;
 use crate::objects::{at, name, text_at};
 use crate::translation;
 
 /// Reads a model, given its versions.
-pub(super) fn fact(object: &Value, versions: &Needed) -> SpecFact {
+pub(super) fn fact(object: &Value, versions: &Referenced) -> SpecFact {
     let manifest = json!({"latest": latest(object, versions)});
     SpecFact::of(Ok(translation::without_groups()), Text::from(model::json::canonical(&manifest)))
 }
 
 /// Returns the newest version whose image is being built, or was. Where none is left, the one that was shown stays.
-fn latest(object: &Value, versions: &Needed) -> Option<Value> {
+fn latest(object: &Value, versions: &Referenced) -> Option<Value> {
     let image = |version: &Value| text_at(version, &["status", "image"]).map(str::to_owned);
     let age = |version: &Value| {
         let created = text_at(version, &["metadata", "creationTimestamp"]).unwrap_or_default().to_owned();

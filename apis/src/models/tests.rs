@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Model;
-use crate::api::{JobApi, Needed};
+use crate::api::{JobApi, ReferenceApi, Referenced};
 use crate::testing::{check_described, check_structure, columns, edited, job, schema};
 
 fn model() -> Value {
@@ -13,7 +13,7 @@ fn model() -> Value {
         "metadata": {"name": "m", "namespace": "ns", "uid": "u", "generation": 1}, "spec": null})
 }
 
-fn versions(all: &[(&str, &str, Option<&str>)]) -> Needed {
+fn versions(all: &[(&str, &str, Option<&str>)]) -> Referenced {
     let of = |(name, created, image): &(&str, &str, Option<&str>)| {
         let object = json!({"metadata": {"name": name, "creationTimestamp": created}, "status": {"image": image}});
         (("ModelVersion".into(), (*name).into()), Arc::new(object))
@@ -65,6 +65,6 @@ fn the_newest_version_with_an_image_is_the_latest() {
 
 #[test]
 fn a_version_counts_again_when_its_image_is_known() {
-    let of = |image: Value| Model.version_of_needed(&json!({"metadata": {"uid": "v"}, "status": {"image": image}}));
+    let of = |image: Value| Model.version_of(&json!({"metadata": {"uid": "v"}, "status": {"image": image}}));
     assert_ne!(of(Value::Null), of(json!("r:a")));
 }

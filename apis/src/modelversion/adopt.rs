@@ -10,7 +10,7 @@ use settings::ModelSettings;
 use super::spec;
 use super::words::phase_of;
 use crate::adopt;
-use crate::api::Needed;
+use crate::api::Referenced;
 use crate::objects::{mirror, mirror_stamp, text_at, time_at};
 
 /// Reads the state of a build back from its object, also from a status that the original controller wrote.
@@ -26,7 +26,7 @@ pub(super) fn adopt(object: &Value) -> Adopted {
         let stamp = mirror_stamp(object);
         let kind = if phase == Phase::Succeeded { CauseKind::Completed } else { CauseKind::PodFailed };
         let decision = phase.is_terminal().then(|| {
-            adopt::ending(phase, kind, &milestones, spec::fact(object, &Needed::new(), &ModelSettings::default()))
+            adopt::ending(phase, kind, &milestones, spec::fact(object, &Referenced::new(), &ModelSettings::default()))
         });
         Mirror { stamp, phase, decision, ..Mirror::default() }
     });

@@ -21,18 +21,28 @@ use model::{FieldError, JobFact, JobKey, Notes, OwnedRef, Phase, SlotId, SpecFac
 use serde_json::Value;
 use settings::ModelSettings;
 
-use crate::api::{JobApi, Needed, PodSlot, RenderInput};
+use crate::api::{AnnotationApi, Descriptor, JobApi, OwnedApi, PodApi, PodSlot, ReferenceApi, Referenced, RenderInput};
 use crate::authorization::{AuthorizationReads, OwnedWrite, namespace_of};
-use crate::call::{ApiError, Resource, Verb};
+use crate::call::{ApiError, Verb};
 use crate::fields::Finding;
 use crate::models;
 use crate::objects::{annotation, at, finalized_job_fact, label, list_at, name, text_at};
-use crate::owned::{CLAIM, OwnedType};
-use crate::selector::Selector;
+use crate::owned::CLAIM;
 
 pub(crate) use crd::spec_schema;
 pub(crate) use spec::first_five;
 pub use words::{API_VERSION, KIND};
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((words::GROUP_LABEL, words::GROUP)),
+    // A TorchJob that succeeded creates one. The finalizer and marks are put on it, among them its owner.
+    verbs: &[Verb::Create, Verb::Patch, Verb::Delete],
+    finalizer: Some(words::FINALIZER),
+    owned_types: &[words::VOLUME, CLAIM, words::CONFIG_MAP],
+    referenced_kinds: &[models::KIND],
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "ModelVersionController")
+};
 
 /// The ModelVersion API.
 #[derive(Debug, Clone, Default)]
@@ -42,21 +52,8 @@ pub struct ModelVersion {
 }
 
 impl JobApi for ModelVersion {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    /// A TorchJob that succeeded creates one. The finalizer and marks are put on it, among them its owner.
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Create, Verb::Patch, Verb::Delete]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(words::GROUP_LABEL, words::GROUP)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
@@ -64,7 +61,7 @@ impl JobApi for ModelVersion {
     }
 
     /// Its marks stand in its metadata.
-    fn made_of(&self, object: &Value) -> Value {
+    fn spec_inputs(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]);
         let annotations = [words::POD_ANNOTATION, words::FAILOVER].map(|key| annotation(object, key));
         Value::Array(
@@ -77,45 +74,7 @@ impl JobApi for ModelVersion {
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        self.spec_fact_with(object, &Needed::new())
-    }
-
-    fn needed_kinds(&self) -> &'static [&'static str] {
-        &[models::KIND]
-    }
-
-    fn needs(&self, object: &Value) -> Vec<(Text, Text)> {
-        spec::model_of(object).map(|name| (Text::from(models::KIND), Text::from(name))).into_iter().collect()
-    }
-
-    fn part_of(&self, object: &Value) -> Option<(Text, Text)> {
-        self.needs(object).pop()
-    }
-
-    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
-        spec::fact(object, needed, &self.settings)
-    }
-
-    fn finalizer(&self) -> Option<&'static str> {
-        Some(words::FINALIZER)
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        &[words::VOLUME, CLAIM, words::CONFIG_MAP]
-    }
-
-    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        objects::owned(source, job, object)
-    }
-
-    /// A volume is of storage outside of the namespace.
-    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, _body: &Value) -> Option<AuthorizationReads> {
-        let is_volume = *object == words::VOLUME.named(&object.name);
-        is_volume.then(|| AuthorizationReads { objects: vec![namespace_of(job)], others: false })
-    }
-
-    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
-        security::authorize(write)
+        self.spec_fact_with(object, &Referenced::new())
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
@@ -126,6 +85,36 @@ impl JobApi for ModelVersion {
         adopt::adopt(object)
     }
 
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(self, key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedApi> {
+        Some(self)
+    }
+
+    fn references(&self) -> Option<&dyn ReferenceApi> {
+        Some(self)
+    }
+
+    fn annotations(&self) -> Option<&dyn AnnotationApi> {
+        Some(self)
+    }
+}
+
+impl PodApi for ModelVersion {
     /// The group of the pod has its name, which is made of more than the version's.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         (label(object, words::GROUP_LABEL) == Some(words::GROUP)).then(|| SlotId { group: name(object), index: 0 })
@@ -139,27 +128,43 @@ impl JobApi for ModelVersion {
         slot.group.clone()
     }
 
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         pods.iter().map(|pod| Ok(objects::pod(source, *pod))).collect()
     }
+}
 
-    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(self, key, job)
+impl OwnedApi for ModelVersion {
+    fn render_owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        objects::owned(source, job, object)
     }
 
-    fn notes(&self, source: RenderInput<'_>, notes: &Notes, _at: Timestamp) -> Value {
+    /// A volume is of storage outside of the namespace.
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, _body: &Value) -> Option<AuthorizationReads> {
+        let is_volume = *object == words::VOLUME.named(&object.name);
+        is_volume.then(|| AuthorizationReads { objects: vec![namespace_of(job)], others: false })
+    }
+
+    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
+        security::authorize(write)
+    }
+}
+
+impl ReferenceApi for ModelVersion {
+    fn referenced(&self, object: &Value) -> Vec<(Text, Text)> {
+        spec::model_of(object).map(|name| (Text::from(models::KIND), Text::from(name))).into_iter().collect()
+    }
+
+    fn owner(&self, object: &Value) -> Option<(Text, Text)> {
+        self.referenced(object).pop()
+    }
+
+    fn spec_fact_with(&self, object: &Value, needed: &Referenced) -> SpecFact {
+        spec::fact(object, needed, &self.settings)
+    }
+}
+
+impl AnnotationApi for ModelVersion {
+    fn notes_patch(&self, source: RenderInput<'_>, notes: &Notes, _at: Timestamp) -> Value {
         objects::notes(source.manifest, notes)
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "ModelVersionController"
     }
 }

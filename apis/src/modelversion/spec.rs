@@ -12,7 +12,7 @@ use settings::ModelSettings;
 use super::crd::spec_schema;
 use super::storage::{Place, Storage};
 use super::words::{API_VERSION, CONFIG_MAP, FAILOVER, MODEL_LABEL, POD_ANNOTATION, VOLUME};
-use crate::api::Needed;
+use crate::api::Referenced;
 use crate::fields::{Finding, Findings};
 use crate::models;
 use crate::names::{LABEL_MAX, NOT_DNS_LABEL, is_dns_subdomain};
@@ -24,7 +24,7 @@ use crate::{replicas, schema};
 const DOCKERFILE: &str = "dockerfile";
 
 /// Reads the spec of an object, given its model where that is there.
-pub(super) fn fact(object: &Value, needed: &Needed, settings: &ModelSettings) -> SpecFact {
+pub(super) fn fact(object: &Value, needed: &Referenced, settings: &ModelSettings) -> SpecFact {
     let (found, findings) = examine(object, needed, settings);
     let (errors, warnings) = findings.into_errors_and_warnings();
     let accepted = found.filter(|_| errors.is_empty());
@@ -38,7 +38,7 @@ pub(super) fn fact(object: &Value, needed: &Needed, settings: &ModelSettings) ->
 
 /// Returns everything that is to be said of the spec of an object.
 pub(super) fn findings(object: &Value, settings: &ModelSettings) -> Vec<Finding> {
-    examine(object, &Needed::new(), settings).1.into_list()
+    examine(object, &Referenced::new(), settings).1.into_list()
 }
 
 /// Returns the model that an object is a version of.
@@ -46,7 +46,7 @@ pub(super) fn model_of(object: &Value) -> Option<&str> {
     text_at(object, &["spec", "modelName"]).filter(|name| !name.is_empty())
 }
 
-fn examine(object: &Value, needed: &Needed, settings: &ModelSettings) -> (Option<(JobSpec, Value)>, Findings) {
+fn examine(object: &Value, needed: &Referenced, settings: &ModelSettings) -> (Option<(JobSpec, Value)>, Findings) {
     let mut findings = Findings::default();
     let found = read(object, needed, settings, &mut findings);
     findings.merge(schema::check(spec_schema(), object.get("spec").unwrap_or(&Value::Null), "spec"));
@@ -55,7 +55,7 @@ fn examine(object: &Value, needed: &Needed, settings: &ModelSettings) -> (Option
 
 fn read(
     object: &Value,
-    needed: &Needed,
+    needed: &Referenced,
     settings: &ModelSettings,
     findings: &mut Findings,
 ) -> Option<(JobSpec, Value)> {
@@ -114,7 +114,7 @@ fn pod_name(model: &str, tag: &str) -> String {
 
 fn manifest(
     object: &Value,
-    needed: &Needed,
+    needed: &Referenced,
     builder: &str,
     (model, image, pod, place): (&str, &str, &str, Place<'_>),
 ) -> Value {

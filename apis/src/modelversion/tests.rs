@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use settings::ModelSettings;
 
 use super::ModelVersion;
-use crate::api::{JobApi, Needed, RenderInput};
+use crate::api::{AnnotationApi, JobApi, OwnedApi, PodApi, ReferenceApi, Referenced, RenderInput};
 use crate::testing::{
     accepted, atomic_maps, check_described, check_structure, columns, edited, errors, job, milestone, render, schema,
     slot, warnings,
@@ -94,7 +94,7 @@ fn owned(object: &Value, kind: &str) -> Value {
     let (key, spec, manifest) = accepted(&api(), object);
     let wanted = spec.owned.iter().find(|owned| &*owned.object.kind == kind).unwrap();
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    api().owned(source, &job(&api(), object).1, &wanted.object).unwrap()
+    api().render_owned(source, &job(&api(), object).1, &wanted.object).unwrap()
 }
 
 #[test]
@@ -170,22 +170,22 @@ fn a_tag_is_part_of_the_name_as_far_as_it_can_be() {
 #[test]
 fn a_version_is_marked_once_its_model_is_there() {
     let model = json!({"metadata": {"name": "m1", "uid": "mu"}});
-    let needed = Needed::from([(("Model".into(), "m1".into()), std::sync::Arc::new(model))]);
-    let noted = |object: &Value, needed: &Needed| api().spec_fact_with(object, needed).notes.map(|notes| *notes);
+    let needed = Referenced::from([(("Model".into(), "m1".into()), std::sync::Arc::new(model))]);
+    let noted = |object: &Value, needed: &Referenced| api().spec_fact_with(object, needed).notes.map(|notes| *notes);
     let marked = |marked| Some(Noted { marked, ..Noted::default() });
-    assert_eq!(noted(&version(), &Needed::new()), marked(None));
+    assert_eq!(noted(&version(), &Referenced::new()), marked(None));
     assert_eq!(noted(&version(), &needed), marked(Some(false)));
     let fact = api().spec_fact_with(&version(), &needed);
     let (key, spec, manifest) =
         (accepted(&api(), &version()).0, fact.spec.unwrap(), fact.manifest.parse::<Value>().unwrap());
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    let mut patch = api().notes(source, &model::Notes { marked: true, ..model::Notes::default() }, Timestamp(0));
+    let mut patch = api().notes_patch(source, &model::Notes { marked: true, ..model::Notes::default() }, Timestamp(0));
     assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], json!("mu"));
     let mut object = version();
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.extend(patch["metadata"].as_object_mut().unwrap().clone());
     assert_eq!(noted(&object, &needed), marked(Some(true)));
-    assert_ne!(api().made_of(&object), api().made_of(&version()));
+    assert_ne!(api().spec_inputs(&object), api().spec_inputs(&version()));
 }
 
 #[test]

@@ -19,46 +19,36 @@ use model::fact::Adopted;
 use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
-use crate::api::{JobApi, PodSlot, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::api::{Descriptor, ExternalApi, JobApi, PodApi, PodSlot, RenderInput, SchedulingApi};
+use crate::call::Verb;
 use crate::demand;
 use crate::fields::{Finding, Findings};
 use crate::objects::{annotation, at, label, list_at, text_at};
-use crate::selector::Selector;
 
 pub use tolerations::add as tolerate_voda;
 pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, PHASE, WORKER};
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((words::OPERATOR_LABEL, words::OPERATOR)),
+    verbs: &[Verb::Patch],
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "voda-scheduler")
+};
 
 /// The MPIJob API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MpiJob;
 
 impl JobApi for MpiJob {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    fn is_foreign(&self) -> bool {
-        true
-    }
-
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Patch]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(words::OPERATOR_LABEL, words::OPERATOR)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
         state::job_fact(object)
     }
 
-    fn made_of(&self, object: &Value) -> Value {
+    fn spec_inputs(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]).cloned().unwrap_or_default();
         json!([metadata("generation"), metadata("labels"), annotation(object, words::SUSPEND)])
     }
@@ -78,6 +68,32 @@ impl JobApi for MpiJob {
         state::adopt(object)
     }
 
+    fn status(&self, _key: &JobKey, _job: &engine::Job) -> Value {
+        Value::Null
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+
+    fn external(&self) -> Option<&dyn ExternalApi> {
+        Some(self)
+    }
+
+    fn scheduling(&self) -> Option<&dyn SchedulingApi> {
+        Some(self)
+    }
+}
+
+impl PodApi for MpiJob {
     /// The index stands in the name: the label counts from 1 where the launcher is a worker as well.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         let job = label(object, words::JOB_LABEL)?;
@@ -105,7 +121,7 @@ impl JobApi for MpiJob {
     }
 
     /// Returns the pods as far as they are known here: their template. The MPI operator creates them.
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         let template = |pod: &PodSlot<'_>| {
             let of_launcher = *pod.slot.group == *words::LAUNCHER_LOWER;
             let member = if of_launcher { words::LAUNCHER_TEMPLATE } else { "template" };
@@ -117,32 +133,20 @@ impl JobApi for MpiJob {
         };
         pods.iter().map(template).collect()
     }
+}
 
-    fn status(&self, _key: &JobKey, _job: &engine::Job) -> Value {
-        Value::Null
+impl ExternalApi for MpiJob {
+    fn state_patch(&self, key: &JobKey, job: &engine::Job, source: Option<RenderInput<'_>>) -> Value {
+        state::patch(key, job, source.map(|source| source.manifest))
     }
+}
 
-    fn state_patch(&self, key: &JobKey, job: &engine::Job, source: Option<RenderInput<'_>>) -> Option<Value> {
-        Some(state::patch(key, job, source.map(|source| source.manifest)))
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
+impl SchedulingApi for MpiJob {
     fn units(&self, object: &Value) -> Option<u64> {
         spec::units(object)
     }
 
     fn level(&self, object: &Value) -> u32 {
         spec::level(object)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "voda-scheduler"
     }
 }

@@ -47,7 +47,7 @@ fn job(object: &Value, nodes: &[&str]) -> Job {
 fn written(object: &Value, job: &Job) -> Value {
     let (key, spec, manifest) = testing::accepted(&MpiJob, object);
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    merged(object, &MpiJob.state_patch(&key, job, Some(source)).unwrap())
+    merged(object, &MpiJob.state_patch(&key, job, Some(source)))
 }
 
 #[test]

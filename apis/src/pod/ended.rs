@@ -33,7 +33,7 @@ pub(super) const SIDECARS: [&str; 15] = [
 pub(super) fn phase(api: &dyn JobApi, object: &Value) -> (PodPhase, bool) {
     let phase = super::phase(object);
     // The pods of another controller's jobs are judged by that.
-    let is_open = matches!(phase, PodPhase::Running | PodPhase::Failed) && !api.is_foreign();
+    let is_open = matches!(phase, PodPhase::Running | PodPhase::Failed) && !api.is_external();
     let Some(result) = is_open.then(|| result(api, object)).flatten() else { return (phase, false) };
     match phase {
         PodPhase::Running => (result, true),
@@ -78,7 +78,7 @@ fn training<'a>(api: &dyn JobApi, containers: &'a [Value]) -> Vec<&'a Value> {
     let of = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<&'a Value> {
         containers.iter().filter(|each| text_at(each, &["name"]).is_some_and(is_wanted)).collect()
     };
-    let named = of(&|name| api.is_training_name(name));
+    let named = of(&|name| api.pods().is_some_and(|pods| pods.is_training_name(name)));
     if named.is_empty() { of(&|name| !SIDECARS.contains(&name)) } else { named }
 }
 

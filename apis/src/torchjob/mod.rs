@@ -34,19 +34,31 @@ use model::{FieldError, JobKey, Notes, OwnedRef, Phase, PodMark, SlotId, SpecFac
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
-use crate::api::{JobApi, JobEvent, JobStep, PodSlot, RenderInput};
-use crate::call::{Resource, Verb};
+use crate::api::{
+    AnnotationApi, Descriptor, JobApi, JobEvent, JobStep, OwnedApi, PodApi, PodSlot, RenderInput, ScalingApi,
+    SchedulingApi,
+};
+use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kruise;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::modelversion;
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
-use crate::owned::{OwnedType, SERVICE};
+use crate::owned::SERVICE;
 use crate::replicas::slot_name;
-use crate::selector::Selector;
-use crate::series::Series;
 
 pub use words::{API_VERSION, GROUP, KIND};
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((words::GROUP_LABEL, words::GROUP)),
+    // A job is deleted when its time after the end has passed. Annotations report to AIMaster and users how far its scaling is.
+    verbs: &[Verb::Delete, Verb::Patch],
+    pod_finalizer: Some(elastic::PROTECTOR),
+    owned_types: &[pod_groups::POD_GROUP, kruise::REQUEST, SERVICE, WORKLOAD, RESOURCE_FLAVOR],
+    series: Some(&words::SERIES),
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TorchJobController")
+};
 
 /// The TorchJob API.
 #[derive(Debug, Clone, Default)]
@@ -56,25 +68,12 @@ pub struct TorchJob {
 }
 
 impl JobApi for TorchJob {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    /// A job is deleted when its time after the end has passed. Annotations tell AIMaster and users how far its scaling is.
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Delete, Verb::Patch]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(words::GROUP_LABEL, words::GROUP)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     /// Some annotations say how the job is to run.
-    fn made_of(&self, object: &Value) -> Value {
+    fn spec_inputs(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]);
         let annotations = [words::AIMASTER_READY, words::NETWORK_MODE, words::ELASTIC];
         let annotations = annotations.map(|(key, _)| annotation(object, key));
@@ -94,6 +93,44 @@ impl JobApi for TorchJob {
         adopt::adopt(object, &self.settings)
     }
 
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(self, key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        conditions::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+        events::events(step)
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedApi> {
+        Some(self)
+    }
+
+    fn scheduling(&self) -> Option<&dyn SchedulingApi> {
+        Some(self)
+    }
+
+    fn scaling(&self) -> Option<&dyn ScalingApi> {
+        Some(self)
+    }
+
+    fn annotations(&self) -> Option<&dyn AnnotationApi> {
+        Some(self)
+    }
+}
+
+impl PodApi for TorchJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
     }
@@ -114,50 +151,13 @@ impl JobApi for TorchJob {
         Text::from(slot_name(&job.name, &slot.group, slot.index))
     }
 
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         pods.iter().map(|pod| pods::pod(source, *pod)).collect()
     }
 
-    fn complete_pod(&self, source: RenderInput<'_>, job: &engine::Job, slot: &SlotId, pod: &mut Value) {
+    fn complete(&self, source: RenderInput<'_>, job: &engine::Job, slot: &SlotId, pod: &mut Value) {
         pod_groups::join(source, job, slot, pod);
         storage_node::pin(job, slot, pod);
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        &[pod_groups::POD_GROUP, kruise::REQUEST, SERVICE, WORKLOAD, RESOURCE_FLAVOR]
-    }
-
-    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        match &*object.kind {
-            kind if kind == SERVICE.kind => services::of_master(source),
-            modelversion::KIND => Ok(model_output::render(source, job)),
-            kind if kind == kruise::REQUEST.kind => restarts::request(source, job, object),
-            _ => pod_groups::pod_group(source, object),
-        }
-    }
-
-    fn notes(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {
-        elastic::patch(source, notes, at)
-    }
-
-    fn noted(&self, notes: &Notes) -> Vec<JobEvent> {
-        elastic::events(notes)
-    }
-
-    fn pod_mark(&self, mark: &PodMark) -> Value {
-        restarts::mark(mark)
-    }
-
-    fn log_container(&self) -> Option<&'static str> {
-        Some(autoscaler::CONTAINER)
-    }
-
-    fn latency_us(&self, log: &str) -> Option<u64> {
-        autoscaler::latency_us(log)
-    }
-
-    fn pod_finalizer(&self) -> Option<&'static str> {
-        Some(elastic::PROTECTOR)
     }
 
     /// The master's service follows the generation of an elastic job.
@@ -168,23 +168,20 @@ impl JobApi for TorchJob {
     fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
         services::service(source, slot)
     }
+}
 
-    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(self, key, job)
+impl OwnedApi for TorchJob {
+    fn render_owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        match &*object.kind {
+            kind if kind == SERVICE.kind => services::of_master(source),
+            modelversion::KIND => Ok(model_output::render(source, job)),
+            kind if kind == kruise::REQUEST.kind => restarts::request(source, job, object),
+            _ => pod_groups::pod_group(source, object),
+        }
     }
+}
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        conditions::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "TorchJobController"
-    }
-
+impl SchedulingApi for TorchJob {
     fn priority(&self, object: &Value) -> Option<i32> {
         let priority = at(object, &["spec", "schedulingPolicy", "priority"]).and_then(Value::as_i64);
         priority.and_then(|priority| i32::try_from(priority).ok())
@@ -193,12 +190,28 @@ impl JobApi for TorchJob {
     fn has_coordinator(&self) -> bool {
         self.settings.coordinator
     }
+}
 
-    fn series(&self) -> Option<&'static Series> {
-        Some(&words::SERIES)
+impl ScalingApi for TorchJob {
+    fn log_container(&self) -> &'static str {
+        autoscaler::CONTAINER
     }
 
-    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
-        events::events(step)
+    fn latency_us(&self, log: &str) -> Option<u64> {
+        autoscaler::latency_us(log)
+    }
+}
+
+impl AnnotationApi for TorchJob {
+    fn notes_patch(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {
+        elastic::patch(source, notes, at)
+    }
+
+    fn notes_events(&self, notes: &Notes) -> Vec<JobEvent> {
+        elastic::events(notes)
+    }
+
+    fn pod_mark(&self, mark: &PodMark) -> Value {
+        restarts::mark(mark)
     }
 }

@@ -25,16 +25,18 @@ use model::fact::Adopted;
 use model::{FieldError, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
-use crate::api::{JobApi, Needed, PodSlot, RenderInput, Upload};
-use crate::call::{Resource, Verb};
+use crate::api::{
+    Descriptor, JobApi, OwnedApi, PodApi, PodSlot, ReferenceApi, Referenced, RenderInput, Upload, UploadApi,
+};
+use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
-use crate::owned::{CLAIM, OwnedType, SERVICE};
+use crate::owned::{CLAIM, SERVICE};
 use crate::replicas::slot_name;
-use crate::selector::Selector;
-use crate::torchrunqueue::words::{API_VERSION, APP, APP_LABEL, TRAINER};
+use crate::torchrunqueue::words::{APP, APP_LABEL, TRAINER};
 
+pub use crate::torchrunqueue::API_VERSION;
 pub use words::{GENERATION, KIND, NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
 
 /// Returns the generation of a job's workspace, and whether it is filled by an upload. `None` where the job cannot be acted on, for
@@ -47,57 +49,32 @@ pub fn uploads(object: &Value, fact: &SpecFact) -> Option<(String, bool)> {
     Some((generation.to_owned(), workspace::awaits_upload(&manifest)))
 }
 
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((APP_LABEL, APP)),
+    // A job is deleted when its time after the end has passed.
+    verbs: &[Verb::Delete],
+    owned_types: &[CLAIM, SERVICE, WORKLOAD, RESOURCE_FLAVOR],
+    referenced_kinds: &spec::QUEUE_KINDS,
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "torchrun-job-controller")
+};
+
 /// The TorchrunJob API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TorchrunJob;
 
 impl JobApi for TorchrunJob {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    /// A job is deleted when its time after the end has passed.
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Delete]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(APP_LABEL, APP)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     /// Labels of the job are not those of its pods; one annotation reaches them.
-    fn made_of(&self, object: &Value) -> Value {
+    fn spec_inputs(&self, object: &Value) -> Value {
         json!([at(object, &["metadata", "generation"]), annotation(object, words::GENERATION)])
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
-        spec::fact(object, &Needed::new())
-    }
-
-    fn needed_kinds(&self) -> &'static [&'static str] {
-        &spec::QUEUE_KINDS
-    }
-
-    fn needs(&self, object: &Value) -> Vec<(Text, Text)> {
-        let queue = spec::queue_of(object).map(Text::from);
-        let of_kind = |kind: &&str| Some((Text::from(*kind), queue.clone()?));
-        spec::QUEUE_KINDS.iter().filter_map(of_kind).collect()
-    }
-
-    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
-        spec::fact(object, needed)
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        &[CLAIM, SERVICE, WORKLOAD, RESOURCE_FLAVOR]
-    }
-
-    fn owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        owned::owned(source, job, object)
+        spec::fact(object, &Referenced::new())
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
@@ -108,6 +85,36 @@ impl JobApi for TorchrunJob {
         adopt::adopt(object)
     }
 
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        status::status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        words::phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        crd::crd()
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedApi> {
+        Some(self)
+    }
+
+    fn references(&self) -> Option<&dyn ReferenceApi> {
+        Some(self)
+    }
+
+    fn uploads(&self) -> Option<&dyn UploadApi> {
+        Some(self)
+    }
+}
+
+impl PodApi for TorchrunJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         labelled_slot(object, words::ROLE_LABEL, words::INDEX_LABEL)
     }
@@ -133,36 +140,35 @@ impl JobApi for TorchrunJob {
         }
     }
 
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         let render = |pod: &PodSlot<'_>| match &*pod.slot.group {
             words::SYNC => workspace::pod(source, *pod),
             _ => pods::pod(source, *pod),
         };
         pods.iter().map(render).collect()
     }
+}
 
+impl OwnedApi for TorchrunJob {
+    fn render_owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
+        owned::owned(source, job, object)
+    }
+}
+
+impl ReferenceApi for TorchrunJob {
+    fn referenced(&self, object: &Value) -> Vec<(Text, Text)> {
+        let queue = spec::queue_of(object).map(Text::from);
+        let of_kind = |kind: &&str| Some((Text::from(*kind), queue.clone()?));
+        spec::QUEUE_KINDS.iter().filter_map(of_kind).collect()
+    }
+
+    fn spec_fact_with(&self, object: &Value, needed: &Referenced) -> SpecFact {
+        spec::fact(object, needed)
+    }
+}
+
+impl UploadApi for TorchrunJob {
     fn awaited_upload<'a>(&self, pod: &'a Value) -> Option<Upload<'a>> {
         workspace::awaited_upload(pod)
-    }
-
-    /// Workers are found by one service for all of them, which the job owns.
-    fn service(&self, _source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
-        Err(FieldError::new("spec", slot.to_string(), "pods of this API have no services of their own"))
-    }
-
-    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        status::status(key, job)
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "torchrun-job-controller"
     }
 }

@@ -19,7 +19,7 @@ use super::pods::worker_name;
 use super::recipe::{gpus_per_node, recipe};
 use super::size::Size;
 use super::words::{SYNC, WORKER};
-use crate::api::Needed;
+use crate::api::Referenced;
 use crate::fields::{Finding, Findings};
 use crate::jobqueue;
 use crate::names::{LABEL_MAX, is_dns_label, is_service_name};
@@ -77,7 +77,7 @@ fn check_schema(object: &Value, findings: &mut Findings) {
 }
 
 /// Reads a job, given its queue.
-pub(super) fn fact(object: &Value, needed: &Needed) -> SpecFact {
+pub(super) fn fact(object: &Value, needed: &Referenced) -> SpecFact {
     let mut findings = Findings::default();
     let fields = Fields::read(object, &mut findings);
     check_schema(object, &mut findings);

@@ -25,17 +25,26 @@ use model::fact::Adopted;
 use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
 use serde_json::Value;
 
-use crate::api::{JobApi, RenderInput};
+use crate::api::{Descriptor, JobApi, OwnedApi, RenderInput};
 use crate::authorization::{AuthorizationReads, OwnedWrite};
-use crate::call::{ApiError, Resource, Verb};
+use crate::call::{ApiError, Verb};
 use crate::fields::{Finding, Findings};
 use crate::objects::finalized_job_fact;
-use crate::owned::{CLAIM, CONFIG_MAP, OwnedType, SERVICE};
-use crate::selector::Selector;
+use crate::owned::{CLAIM, CONFIG_MAP, SERVICE};
 
 pub(crate) use crd::definition;
 pub(crate) use spec::datasets_claim;
 pub use words::{API_VERSION, KIND};
+
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    label: Some((words::APP_LABEL, words::APP)),
+    // The finalizer is put on a queue, and taken off.
+    verbs: &[Verb::Patch],
+    finalizer: Some(words::FINALIZER),
+    owned_types: &[CLAIM, CONFIG_MAP, SERVICE, words::KAI_QUEUE],
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "torchrun-queue-controller")
+};
 
 /// The TorchrunQueue API.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,21 +54,8 @@ pub struct TorchrunQueue {
 }
 
 impl JobApi for TorchrunQueue {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        words::PLURAL
-    }
-
-    /// The finalizer is put on a queue, and taken off.
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Patch]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(words::APP_LABEL, words::APP)
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
@@ -68,28 +64,6 @@ impl JobApi for TorchrunQueue {
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         spec::fact(object)
-    }
-
-    fn finalizer(&self) -> Option<&'static str> {
-        Some(words::FINALIZER)
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        &[CLAIM, CONFIG_MAP, SERVICE, words::KAI_QUEUE]
-    }
-
-    fn owned(&self, source: RenderInput<'_>, _job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        objects::owned(source, object)
-    }
-
-    /// A KAI Queue takes from what its parent has.
-    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Option<AuthorizationReads> {
-        let is_checked = self.settings.checks_parents && *object == words::KAI_QUEUE.named(&object.name);
-        is_checked.then(|| parent::reads(job, object, body))
-    }
-
-    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
-        parent::authorize(write)
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
@@ -112,8 +86,29 @@ impl JobApi for TorchrunQueue {
         crd::definition(KIND, words::PLURAL, "torchrunqueue", &["trq", "jq"])
     }
 
-    fn event_component(&self) -> &'static str {
-        "torchrun-queue-controller"
+    fn owned(&self) -> Option<&dyn OwnedApi> {
+        Some(self)
+    }
+}
+
+impl OwnedApi for TorchrunQueue {
+    fn render_owned(
+        &self,
+        source: RenderInput<'_>,
+        _job: &engine::Job,
+        object: &OwnedRef,
+    ) -> Result<Value, FieldError> {
+        objects::owned(source, object)
+    }
+
+    /// A KAI Queue takes from what its parent has.
+    fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Option<AuthorizationReads> {
+        let is_checked = self.settings.checks_parents && *object == words::KAI_QUEUE.named(&object.name);
+        is_checked.then(|| parent::reads(job, object, body))
+    }
+
+    fn authorize(&self, write: &OwnedWrite<'_>) -> Result<(), ApiError> {
+        parent::authorize(write)
     }
 }
 

@@ -17,10 +17,8 @@ use model::{JobKey, Phase, SpecFact};
 use serde_json::Value;
 
 use crate::adopt;
-use crate::api::JobApi;
-use crate::call::Resource;
+use crate::api::{Descriptor, JobApi};
 use crate::fields::Finding;
-use crate::selector::Selector;
 
 /// API version.
 pub const API_VERSION: &str = "trainyard.dev/v1alpha1";
@@ -29,33 +27,20 @@ pub const KIND: &str = "TrainingQueue";
 /// Plural of the resource.
 const PLURAL: &str = "trainingqueues";
 
+/// Constants of the API.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    is_queue: true,
+    namespaced: false,
+    ..Descriptor::new(API_VERSION, KIND, PLURAL, "trainingqueue-controller")
+};
+
 /// The TrainingQueue API.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TrainingQueue;
 
 impl JobApi for TrainingQueue {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, KIND)
-    }
-
-    fn plural(&self) -> &'static str {
-        PLURAL
-    }
-
-    fn namespaced(&self) -> bool {
-        false
-    }
-
-    fn has_pods(&self) -> bool {
-        false
-    }
-
-    fn is_queue(&self) -> bool {
-        true
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::default()
+    fn descriptor(&self) -> &'static Descriptor {
+        &DESCRIPTOR
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
@@ -95,9 +80,5 @@ impl JobApi for TrainingQueue {
 
     fn crd(&self) -> Value {
         crd::crd()
-    }
-
-    fn event_component(&self) -> &'static str {
-        "trainingqueue-controller"
     }
 }

@@ -133,8 +133,8 @@ impl Api {
     /// Deletes jobs of every API whose definition is installed here, pods and services of a namespace, and waits until they are gone. No
     /// operator may run.
     pub(crate) async fn clear_namespace(&self, namespace: &str) -> Result<(), AnyError> {
-        for api in Registry::all().iter().filter(|api| api.namespaced() && !api.is_foreign()) {
-            self.clear(&collection(&api.resource().api_version, api.plural(), Some(namespace))).await?;
+        for api in Registry::all().iter().filter(|api| api.descriptor().namespaced && !api.is_external()) {
+            self.clear(&collection(&api.resource().api_version, api.descriptor().plural, Some(namespace))).await?;
         }
         self.clear(&pods(namespace)).await?;
         self.clear(&services(namespace)).await

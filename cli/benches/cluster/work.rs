@@ -86,7 +86,7 @@ impl JobKind {
     /// Path of its jobs in a namespace.
     pub(crate) fn path(self, namespace: &str) -> Result<String, AnyError> {
         let api = self.api()?;
-        Ok(collection(&api.resource().api_version, api.plural(), Some(namespace)))
+        Ok(collection(&api.resource().api_version, api.descriptor().plural, Some(namespace)))
     }
 
     /// Arguments of its operator. The bare client creates all pods at once; so does an operator whose jobs and types do not wait for each
@@ -218,22 +218,25 @@ pub(crate) fn creations(manifest: &Value) -> Result<Vec<ApiCall>, AnyError> {
         }
     };
     for owned in spec.owned.iter().filter(|owned| &*owned.object.kind == "Service") {
-        let service =
-            api.owned(source, &engine::Job::default(), &owned.object).map_err(|error| format!("{error:?}"))?;
+        let Some(of_jobs) = api.owned() else { continue };
+        let service = of_jobs
+            .render_owned(source, &engine::Job::default(), &owned.object)
+            .map_err(|error| format!("{error:?}"))?;
         let (object, name) = (ObjectRef::Owned(owned.object.clone()), owned.object.name.clone());
         services.push(creation(object, "Service", name, service));
     }
+    let Some(of_pods) = api.pods() else { return Err("its API has no pods".into()) };
     for group in &spec.groups {
         let slots: Vec<SlotId> = (0..group.replicas).map(|index| SlotId { group: group.name.clone(), index }).collect();
         let wanted: Vec<PodSlot<'_>> =
             slots.iter().map(|slot| PodSlot { slot, group, incarnation: Incarnation(1), count: 0 }).collect();
         let call =
             |slot: &SlotId, object, kind, body| creation(object, kind, Text::from(api.slot_name(&key, slot)), body);
-        for (slot, pod) in slots.iter().zip(api.pods(source, &wanted)) {
+        for (slot, pod) in slots.iter().zip(of_pods.render(source, &wanted)) {
             calls.push(call(slot, ObjectRef::Pod(slot.clone()), "Pod", pod.map_err(|error| format!("{error:?}"))?));
         }
         for slot in slots.iter().filter(|_| group.services) {
-            let service = api.service(source, slot).map_err(|error| format!("{error:?}"))?;
+            let service = of_pods.service(source, slot).map_err(|error| format!("{error:?}"))?;
             services.push(call(slot, ObjectRef::Service(slot.clone()), "Service", service));
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn run(args: &CrdArgs) -> Result<ExitCode, Failure> {
     let registry = Registry::all();
     let mut found = false;
     let is_asked = |kind: &str| args.kind.as_deref().is_none_or(|asked| asked == kind);
-    for api in registry.iter().filter(|api| !api.is_foreign() && is_asked(&api.resource().kind)) {
+    for api in registry.iter().filter(|api| !api.is_external() && is_asked(&api.resource().kind)) {
         found = true;
         out::print(&format!("---\n{}", serde_saphyr::to_string(&api.crd())?));
     }

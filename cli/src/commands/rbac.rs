@@ -81,7 +81,7 @@ fn writing((row, scales): (&ServedResource, bool)) -> String {
 
 /// Returns true for an API whose objects run pods and leave nothing that a finalizer has to delete.
 fn is_submitted(registry: &Registry, row: &ServedResource) -> bool {
-    registry.get(&row.resource).is_some_and(|api| api.has_pods() && api.finalizer().is_none())
+    registry.get(&row.resource).is_some_and(|api| api.pods().is_some() && api.descriptor().finalizer.is_none())
 }
 
 /// Returns true if the definition of a resource has the subresource `scale`.

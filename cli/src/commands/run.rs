@@ -129,7 +129,7 @@ fn unfinished(session: &Session, mine: &BTreeSet<String>) -> Vec<JobKey> {
 /// Refuses jobs whose pods another operator creates: none runs here.
 fn refuse_foreign(manifests: &[Value]) -> Result<(), Failure> {
     let registry = Registry::all();
-    let is_foreign = |manifest: &&Value| registry.get(&Resource::of(manifest)).is_some_and(|api| api.is_foreign());
+    let is_foreign = |manifest: &&Value| registry.get(&Resource::of(manifest)).is_some_and(|api| api.is_external());
     let Some(found) = manifests.iter().find(is_foreign) else { return Ok(()) };
     let (kind, name) = (Resource::of(found).kind, apis::objects::name(found));
     Err(Failure::new(format!(

@@ -47,12 +47,12 @@ pub(crate) fn documents(path: &Path) -> Vec<Value> {
 #[test]
 fn the_definitions_are_those_of_this_build() {
     let registry = Registry::all();
-    let own = || registry.iter().filter(|api| !api.is_foreign());
+    let own = || registry.iter().filter(|api| !api.is_external());
     for api in own() {
-        let (kind, plural) = (api.resource().kind, api.plural());
+        let (kind, plural) = (api.resource().kind, api.descriptor().plural);
         is_printed(&["crd", &kind], &format!("base/crds/{plural}.yaml"));
     }
-    let all: Vec<String> = own().map(|api| text(&format!("base/crds/{}.yaml", api.plural()))).collect();
+    let all: Vec<String> = own().map(|api| text(&format!("base/crds/{}.yaml", api.descriptor().plural))).collect();
     assert_eq!(trainyard(&["crd"]), all.concat());
 }
 
@@ -74,7 +74,8 @@ fn is_printed(command: &[&str], path: &str) {
 fn every_file_is_yaml_and_every_resource_is_named_by_its_kustomization() {
     let mut kustomizations = 0;
     let registry = Registry::all();
-    let optional = registry.iter().filter(|api| api.is_optional()).map(|api| format!("{}.yaml", api.plural()));
+    let optional =
+        registry.iter().filter(|api| api.is_optional()).map(|api| format!("{}.yaml", api.descriptor().plural));
     let optional: BTreeSet<String> = optional.collect();
     for path in yaml_files(&deploy()) {
         let documents = documents(&path);

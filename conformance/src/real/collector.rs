@@ -44,7 +44,7 @@ impl Real {
     pub(super) fn await_collection(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
         let until = Instant::now() + GC_TIMEOUT;
         let namespace = self.names.out(namespace);
-        let jobs = self.registry.iter().map(|api| (api.resource(), api.plural()));
+        let jobs = self.registry.iter().map(|api| (api.resource(), api.descriptor().plural));
         let of_jobs = OF_JOBS.iter().map(|(plural, kind)| (Resource::new("v1", kind), *plural));
         let types: Vec<(Resource, &str)> = of_jobs.chain(jobs).collect();
         while Instant::now() < until {

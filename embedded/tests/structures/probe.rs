@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use apis::aitrainingjob::AiTrainingJob;
-use apis::api::{PodSlot, RenderInput};
+use apis::api::{Descriptor, OwnedApi, PodApi, PodSlot, ReferenceApi, RenderInput};
 use apis::fields::Finding;
 use apis::owned::{self, Access, CLAIM, OwnedType};
-use apis::{JobApi, Needed, Registry, Resource, Selector, Verb, objects};
+use apis::{JobApi, Referenced, Registry, Verb, objects};
 use model::fact::Adopted;
 use model::{
     Awaits, Dependency, Edits, FieldError, JobEndPolicy, JobFact, JobKey, JobSpec, Keep, Missing, OwnedRef, OwnedSpec,
@@ -33,7 +33,7 @@ pub(crate) const POOL: OwnedType = OwnedType {
     reason: "Pools of nodes are made for jobs.",
 };
 
-/// The kinds of this API. Specs of probes may be made of templates.
+/// The kinds of this API. Specs of probes may reference templates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Probe,
@@ -61,10 +61,6 @@ pub(crate) fn definition(kind: &str, plural: &str, scope: &str) -> Value {
 }
 
 impl Probe {
-    fn kind(&self) -> &'static str {
-        if self.0 == Kind::Probe { "Probe" } else { "ProbeTemplate" }
-    }
-
     fn read(&self, object: &Value) -> SpecFact {
         let mut fact = AiTrainingJob.spec_fact(object);
         let extra: Value =
@@ -140,21 +136,27 @@ fn own(mut object: Value, shape: Option<&Text>) -> Value {
     object
 }
 
+/// Constants of both kinds.
+const BOTH: Descriptor = Descriptor {
+    label: Some(LABEL),
+    verbs: &[Verb::Patch, Verb::Delete],
+    finalizer: Some(FINALIZER),
+    owned_types: &[POOL],
+    ..Descriptor::new(API_VERSION, "ProbeTemplate", "probetemplates", "probe")
+};
+
+/// Constants of the kind whose specs reference templates.
+const PROBE: Descriptor = Descriptor {
+    kind: "Probe",
+    plural: "probes",
+    owned_types: &[CLAIM, POOL],
+    referenced_kinds: &["ProbeTemplate"],
+    ..BOTH
+};
+
 impl JobApi for Probe {
-    fn resource(&self) -> Resource {
-        Resource::new(API_VERSION, self.kind())
-    }
-
-    fn plural(&self) -> &'static str {
-        if self.0 == Kind::Probe { "probes" } else { "probetemplates" }
-    }
-
-    fn writes(&self) -> &'static [Verb] {
-        &[Verb::Patch, Verb::Delete]
-    }
-
-    fn selector(&self) -> Selector {
-        Selector::label(LABEL.0, LABEL.1)
+    fn descriptor(&self) -> &'static Descriptor {
+        if self.0 == Kind::Probe { &PROBE } else { &BOTH }
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
@@ -166,53 +168,12 @@ impl JobApi for Probe {
         JobFact { finalizers, finalized, ..AiTrainingJob.job_fact(object) }
     }
 
-    fn made_of(&self, object: &Value) -> Value {
+    fn spec_inputs(&self, object: &Value) -> Value {
         json!([objects::at(object, &["metadata", "generation"]), objects::annotation(object, EXTRA)])
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
         self.read(object)
-    }
-
-    fn needed_kinds(&self) -> &'static [&'static str] {
-        if self.0 == Kind::Probe { &["ProbeTemplate"] } else { &[] }
-    }
-
-    fn needs(&self, object: &Value) -> Vec<(Text, Text)> {
-        let name = objects::annotation(object, "probe.example.com/template");
-        name.map(|name| ("ProbeTemplate".into(), name.into())).into_iter().collect()
-    }
-
-    fn spec_fact_with(&self, object: &Value, needed: &Needed) -> SpecFact {
-        let needs = self.needs(object);
-        let lacks = |name: &&(Text, Text)| !needed.contains_key(*name);
-        let missing: Vec<Missing> = needs
-            .iter()
-            .filter(lacks)
-            .map(|(kind, name)| Missing { kind: kind.clone(), name: name.clone(), problem: None })
-            .collect();
-        let fact = self.read(object);
-        let spec = if missing.is_empty() { fact.spec } else { Err(Vec::new()) };
-        SpecFact { spec, missing, needs, ..fact }
-    }
-
-    fn finalizer(&self) -> Option<&'static str> {
-        Some(FINALIZER)
-    }
-
-    fn owned_types(&self) -> &'static [OwnedType] {
-        if self.0 == Kind::Probe { &[CLAIM, POOL] } else { &[POOL] }
-    }
-
-    fn owned(&self, _source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError> {
-        let labels = json!({LABEL.0: LABEL.1});
-        if &*object.kind == POOL.kind {
-            return Ok(json!({"metadata": {"labels": labels}, "spec": {"replicaSpecs": {}}}));
-        }
-        let run = job.groups.values().find_map(|group| group.achieved.clone()).unwrap_or_default();
-        let labels = json!({LABEL.0: LABEL.1, "run": &*run});
-        let resources = json!({"requests": {"storage": "1Gi"}});
-        Ok(json!({"metadata": {"labels": labels}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}))
     }
 
     fn findings(&self, object: &Value) -> Vec<Finding> {
@@ -223,6 +184,32 @@ impl JobApi for Probe {
         AiTrainingJob.adopt(object)
     }
 
+    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
+        AiTrainingJob.status(key, job)
+    }
+
+    fn phase_word(&self, phase: Phase) -> &'static str {
+        AiTrainingJob.phase_word(phase)
+    }
+
+    fn crd(&self) -> Value {
+        definition(self.descriptor().kind, self.descriptor().plural, "Namespaced")
+    }
+
+    fn pods(&self) -> Option<&dyn PodApi> {
+        Some(self)
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedApi> {
+        Some(self)
+    }
+
+    fn references(&self) -> Option<&dyn ReferenceApi> {
+        (self.0 == Kind::Probe).then_some(self)
+    }
+}
+
+impl PodApi for Probe {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         AiTrainingJob.slot_of(object)
     }
@@ -235,29 +222,51 @@ impl JobApi for Probe {
         AiTrainingJob.slot_name(job, slot)
     }
 
-    fn pods(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
+    fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         let shapes = pods.iter().map(|pod| pod.group.shape.as_ref());
-        let rendered = AiTrainingJob.pods(source, pods).into_iter().zip(shapes);
+        let rendered = AiTrainingJob.render(source, pods).into_iter().zip(shapes);
         rendered.map(|(pod, shape)| pod.map(|pod| own(pod, shape))).collect()
     }
 
     fn service(&self, source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
         AiTrainingJob.service(source, slot).map(|service| own(service, None))
     }
+}
 
-    fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
-        AiTrainingJob.status(key, job)
+impl ReferenceApi for Probe {
+    fn referenced(&self, object: &Value) -> Vec<(Text, Text)> {
+        let name = objects::annotation(object, "probe.example.com/template");
+        name.map(|name| ("ProbeTemplate".into(), name.into())).into_iter().collect()
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        AiTrainingJob.phase_word(phase)
+    fn spec_fact_with(&self, object: &Value, needed: &Referenced) -> SpecFact {
+        let needs = self.referenced(object);
+        let lacks = |name: &&(Text, Text)| !needed.contains_key(*name);
+        let missing: Vec<Missing> = needs
+            .iter()
+            .filter(lacks)
+            .map(|(kind, name)| Missing { kind: kind.clone(), name: name.clone(), problem: None })
+            .collect();
+        let fact = self.read(object);
+        let spec = if missing.is_empty() { fact.spec } else { Err(Vec::new()) };
+        SpecFact { spec, missing, needs, ..fact }
     }
+}
 
-    fn crd(&self) -> Value {
-        definition(self.kind(), self.plural(), "Namespaced")
-    }
-
-    fn event_component(&self) -> &'static str {
-        "probe"
+impl OwnedApi for Probe {
+    fn render_owned(
+        &self,
+        _source: RenderInput<'_>,
+        job: &engine::Job,
+        object: &OwnedRef,
+    ) -> Result<Value, FieldError> {
+        let labels = json!({LABEL.0: LABEL.1});
+        if &*object.kind == POOL.kind {
+            return Ok(json!({"metadata": {"labels": labels}, "spec": {"replicaSpecs": {}}}));
+        }
+        let run = job.groups.values().find_map(|group| group.achieved.clone()).unwrap_or_default();
+        let labels = json!({LABEL.0: LABEL.1, "run": &*run});
+        let resources = json!({"requests": {"storage": "1Gi"}});
+        Ok(json!({"metadata": {"labels": labels}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}))
     }
 }

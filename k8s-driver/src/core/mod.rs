@@ -226,7 +226,7 @@ impl Config {
     /// Logs and counts a change of phase.
     fn report_transition(&self, step: &Step) {
         let Step { from, phase: to, adopted, gone, .. } = *step;
-        if let Some(series) = self.registry.api_of(&step.job).and_then(|api| api.series()) {
+        if let Some(series) = self.registry.api_of(&step.job).and_then(|api| api.descriptor().series) {
             self.metrics.original(series, Course { from, to, adopted, gone });
             self.metrics.launched(series, step.launch);
         }

@@ -30,13 +30,13 @@ impl Summary {
         let registry = operator.registry();
         let mut phases: BTreeMap<(Text, &'static str), u64> = BTreeMap::new();
         // What nothing counts in is 0, not absent.
-        let names = registry.iter().filter_map(|api| api.series());
+        let names = registry.iter().filter_map(|api| api.descriptor().series);
         let mut originals: Figures =
             names.flat_map(|series| [series.running, series.pending].map(|name| ((name, series.kind), 0))).collect();
         for (key, job) in operator.state().jobs.summaries().filter(|(_, job)| job.known && !job.gone) {
             let api = registry.api_of(key);
             let word = api.map_or("", |api| api.phase_word(job.phase));
-            if let Some(series) = api.and_then(|api| api.series())
+            if let Some(series) = api.and_then(|api| api.descriptor().series)
                 && let Some(name) = series.present(job.phase)
             {
                 *originals.entry((name, series.kind)).or_default() += 1;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use apis::JobApi as _;
 use engine::queues::report::Counts;
 use event_log::{Head, Stats};
 use model::{LossKind, Position, QuotaSpec};
@@ -35,7 +34,7 @@ fn what_was_counted_is_in_the_text() {
         ..Stats::default()
     };
     let phases = BTreeMap::from([((kind, "Running"), 4), ((Text::from("AITrainingJob"), ""), 1)]);
-    let series = apis::torchjob::TorchJob::default().series().copied().unwrap();
+    let series = apis::torchjob::DESCRIPTOR.series.copied().unwrap();
     let course = Course { from: model::Phase::Running, to: model::Phase::Succeeded, adopted: false, gone: false };
     metrics.original(&series, course);
     metrics.launched(&series, Launch { first_pod_ms: Some(700), all_pods_ms: None });

@@ -41,11 +41,11 @@ pub(crate) async fn run(client: Client, registry: Registry, status: StatusReport
     loop {
         let mut complete = true;
         for api in checked(&registry) {
-            let name = name_of(&api.resource().api_version, api.plural());
+            let name = name_of(&api.resource().api_version, api.descriptor().plural);
             if name.is_some_and(|name| definitions.is_absent(&name)) {
                 continue;
             }
-            let path = collection(&api.resource().api_version, api.plural(), None);
+            let path = collection(&api.resource().api_version, api.descriptor().plural, None);
             match check(&client, api).await {
                 Found::Nothing => complete = false,
                 Found::Complete => status.crd_problem(&path, None),
@@ -65,7 +65,7 @@ pub(crate) async fn run(client: Client, registry: Registry, status: StatusReport
 
 /// Returns the APIs whose status this operator writes. Other projects' definitions need nothing of ours: a mirror there is an annotation.
 fn checked(registry: &Registry) -> impl Iterator<Item = &dyn JobApi> {
-    registry.iter().map(|api| &**api).filter(|api| !api.is_foreign())
+    registry.iter().map(|api| &**api).filter(|api| !api.is_external())
 }
 
 async fn check(client: &Client, api: &dyn JobApi) -> Found {
@@ -74,7 +74,7 @@ async fn check(client: &Client, api: &dyn JobApi) -> Found {
     let Ok(request) = request else { return Found::Nothing };
     match exchange::exchange(client, request, REQUEST_TIMEOUT).await {
         Ok(answer) if answer.status.is_success() => serde_json::from_slice(&answer.body)
-            .map_or(Found::Nothing, |document: Value| judge(&document, &resource.kind, api.plural())),
+            .map_or(Found::Nothing, |document: Value| judge(&document, &resource.kind, api.descriptor().plural)),
         Ok(_) | Err(_) => Found::Nothing,
     }
 }

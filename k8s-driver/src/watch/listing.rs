@@ -51,7 +51,7 @@ impl SourceWatch {
             let api = self.registry.get(&resource);
             let definition = match view.version {
                 Some(_) => Definition::Installed,
-                None if api.is_some_and(|api| api.is_foreign()) => Definition::ComesWithItsOperator,
+                None if api.is_some_and(|api| api.is_external()) => Definition::ComesWithItsOperator,
                 None if api.is_some_and(|api| api.is_optional()) => Definition::NotNeeded,
                 None => Definition::Missing,
             };

@@ -231,8 +231,8 @@ mod tests {
                 incarnation: model::Incarnation(1),
                 count: 0,
             };
-            let pod = api.pods(source, &[pod]).remove(0).unwrap();
-            let service = api.service(source, &slot).unwrap();
+            let pod = api.pods().unwrap().render(source, &[pod]).remove(0).unwrap();
+            let service = api.pods().unwrap().service(source, &slot).unwrap();
             for object in [pod, service] {
                 assert!(selector.selects(&object), "{object}");
             }

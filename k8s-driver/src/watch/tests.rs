@@ -74,7 +74,7 @@ fn watching(
 
 /// The sources of a kind when two APIs are served, each with its task and its server. They share a board.
 fn two_worlds(kind: Kind, selection: &Arc<Selection>) -> (World, World, StatusReporter) {
-    let (registry, status) = (fixtures::second::registry(), StatusReporter::default());
+    let (registry, status) = (fixtures::copied::second(), StatusReporter::default());
     let mut worlds = sources::sources(kind, &registry, &JobFilter::default())
         .into_iter()
         .map(|source| world_of_source(kind, source, registry.clone(), Arc::clone(selection), status.clone()));

@@ -83,7 +83,7 @@ fn strict(space: &Space, data: &std::path::Path) -> Operator {
     let torchrun = TorchrunSettings { checks_parents: true };
     let mut options = options(space, data);
     options.config.retry_max_ms = 2000;
-    let operator = Operator::serving(Registry::with(ApiSettings { torchrun, ..ApiSettings::default() }), options);
+    let operator = Operator::serving(Registry::with(&ApiSettings { torchrun, ..ApiSettings::default() }), options);
     operator.until_leading();
     operator
 }

@@ -2,9 +2,10 @@
 //!
 //! Owns the annotation with the measured durations. Tests: at the end of this file.
 
+use apis::api::SchedulingApi as _;
 use apis::mpijob::MpiJob;
 use apis::objects::annotation;
-use apis::{JobApi as _, Needed, Registry};
+use apis::{Referenced, Registry};
 use serde_json::Value;
 use settings::duration;
 
@@ -24,7 +25,7 @@ const MAX_WORKERS: u64 = 256;
 pub(super) fn of(job: &Value) -> Result<Option<Program>, String> {
     let Some(epochs) = MpiJob.units(job) else { return Ok(None) };
     let key = Registry::all().job_key(job);
-    let spec = key.and_then(|key| apis::translation::spec_fact(&MpiJob, &key, job, &Needed::new()).spec.ok());
+    let spec = key.and_then(|key| apis::translation::spec_fact(&MpiJob, &key, job, &Referenced::new()).spec.ok());
     let width = spec.and_then(|spec| spec.gpu_groups().next().map(|(_, request)| request.count)).unwrap_or(1);
     let (unit, speeds) = match annotation(job, EPOCH_DURATIONS) {
         Some(text) => measured(text).ok_or_else(|| {

@@ -3,23 +3,44 @@
 //! Each call is checked as well: no pod beyond the replicas is created, and no pod that is well is deleted because others failed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use apis::{Resource, Verb};
-use cluster::Cluster;
+use apis::api::Descriptor;
+use apis::{Registry, Resource, Verb};
+use cluster::{Cluster, ServedKinds};
 use engine::Job;
-use model::{Phase, SlotId};
+use model::{Config, Phase, SlotId};
 use proptest::test_runner::TestRng;
 use serde_json::{Value, json};
-use simulator::simulation::ExecutedCall;
+use simulator::scenario::NodeSpec;
+use simulator::simulation::{Error, ExecutedCall, Simulation};
 
 use super::{WalkedJob, below, core, has_ended, pick};
 
-pub(super) struct ElasticJob;
+/// The API, or a copy of it under other names.
+pub(super) struct ElasticJob {
+    descriptor: &'static Descriptor,
+    registry: fn() -> Registry,
+}
+
+pub(super) static ORIGINAL: ElasticJob =
+    ElasticJob { descriptor: &apis::elasticjob::DESCRIPTOR, registry: Registry::all };
+pub(super) static COPY: ElasticJob =
+    ElasticJob { descriptor: &fixtures::copied::COPIED, registry: fixtures::copied::with_copy };
 
 impl WalkedJob for ElasticJob {
     fn resource(&self) -> Resource {
-        Resource::new("elastic.pytorch.org/v1alpha1", "ElasticJob")
+        self.descriptor.resource()
+    }
+
+    fn registry(&self) -> Registry {
+        (self.registry)()
+    }
+
+    fn simulation(&self, nodes: &[NodeSpec], config: Config) -> Result<Simulation, Error> {
+        static KINDS: OnceLock<ServedKinds> = OnceLock::new();
+        let kinds = KINDS.get_or_init(|| Simulation::kinds_of(&COPY.registry()).expect("the definitions register"));
+        Simulation::serving(nodes, config, self.registry(), kinds)
     }
 
     fn manifest(&self, rng: &mut TestRng) -> Value {
@@ -47,7 +68,7 @@ impl WalkedJob for ElasticJob {
             "" => {}
             clean => spec["cleanPodPolicy"] = json!(clean),
         }
-        json!({"apiVersion": "elastic.pytorch.org/v1alpha1", "kind": "ElasticJob",
+        json!({"apiVersion": self.descriptor.api_version, "kind": self.descriptor.kind,
             "metadata": {"name": "j", "namespace": "default"}, "spec": spec})
     }
 
@@ -77,14 +98,14 @@ impl WalkedJob for ElasticJob {
         let api = apis::elasticjob::ElasticJob;
         let Some(job) = after else { return Ok(()) };
         // What was ill when its deletion was decided may be well again when the call succeeds.
-        let object = before.iter().find(|object| object["kind"] == "ElasticJob");
+        let object = before.iter().find(|object| object["kind"] == self.descriptor.kind);
         let decided = object.and_then(|object| object.pointer("/status/trainyard/waitUids")?.as_array());
         let decided: Vec<&str> = decided.into_iter().flatten().filter_map(Value::as_str).collect();
         for call in calls.iter().filter(|call| &*call.call.resource.kind == "Pod") {
             let name = &call.call.name;
             match (call.call.verb, &call.call.body) {
                 (Verb::Create, Some(pod)) => {
-                    let slot = apis::JobApi::slot_of(&api, pod).ok_or("a pod without a slot was created")?;
+                    let slot = apis::api::PodApi::slot_of(&api, pod).ok_or("a pod without a slot was created")?;
                     let replicas =
                         job.spec().and_then(|spec| spec.group(&slot.group)).map_or(0, |group| group.replicas);
                     if slot.index >= replicas && !is_halted(job) {
@@ -94,7 +115,7 @@ impl WalkedJob for ElasticJob {
                 (Verb::Delete, _) => {
                     let pod = before.iter().find(|object| object["metadata"]["uid"] == *call.uid);
                     if let Some(pod) = pod.filter(|pod| is_well(pod, before) && !decided.contains(&&*call.uid)) {
-                        let slot = apis::JobApi::slot_of(&api, pod).ok_or("a pod without a slot")?;
+                        let slot = apis::api::PodApi::slot_of(&api, pod).ok_or("a pod without a slot")?;
                         may_go(job, &slot, pod).map_err(|why| format!("{name} is well, and was deleted: {why}"))?;
                     }
                 }
@@ -109,7 +130,7 @@ impl WalkedJob for ElasticJob {
         let mut slots: BTreeMap<SlotId, Vec<&Value>> = BTreeMap::new();
         for pod in pods {
             let slot =
-                apis::JobApi::slot_of(&apis::elasticjob::ElasticJob, pod).ok_or("a pod without a slot is left")?;
+                apis::api::PodApi::slot_of(&apis::elasticjob::ElasticJob, pod).ok_or("a pod without a slot is left")?;
             slots.entry(slot).or_default().push(pod);
         }
         if let Some((slot, _)) = slots.iter().find(|(_, pods)| pods.len() > 1) {

@@ -17,7 +17,7 @@ mod torchrunjob;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apis::Resource;
+use apis::{Registry, Resource};
 use cluster::{CatchUp, Cluster, NodeState};
 use engine::Job;
 use model::{Config, Kind, Phase};
@@ -35,6 +35,17 @@ const STEPS: u32 = 45;
 trait WalkedJob {
     /// Returns the type of the job.
     fn resource(&self) -> Resource;
+    /// Returns the APIs that are served.
+    fn registry(&self) -> Registry {
+        Registry::all()
+    }
+    /// Creates the cluster and its operator.
+    ///
+    /// # Errors
+    /// The operator cannot be opened.
+    fn simulation(&self, nodes: &[NodeSpec], config: Config) -> Result<Simulation, simulator::simulation::Error> {
+        Simulation::new(nodes, config)
+    }
     /// Returns the manifest of job `j`.
     fn manifest(&self, rng: &mut TestRng) -> Value;
     /// Returns the objects that are there before the job.
@@ -125,7 +136,7 @@ impl Walk {
             node_grace_ms: if below(&mut rng, 2) == 0 { 0 } else { 20_000 },
             ..Config::default()
         };
-        let mut simulation = Simulation::new(&nodes, config).expect("a simulation can be created");
+        let mut simulation = api.simulation(&nodes, config).expect("a simulation can be created");
         simulation.settle().expect("an empty simulation is idle");
         let manifest = api.manifest(&mut rng);
         let story = vec![manifest["spec"].to_string()];
@@ -201,7 +212,8 @@ impl Walk {
         let (Some(before), Some(now)) = (job, now) else { return Ok(()) };
         let (was, is) = (simulator::state::word(before), simulator::state::word(&now));
         let ended = |word: &str| {
-            let api = apis::Registry::all().job_key(&now).and_then(|key| apis::Registry::all().api_of(&key).cloned());
+            let registry = self.api.registry();
+            let api = registry.job_key(&now).and_then(|key| registry.api_of(&key).cloned());
             let mut phases = Phase::ALL.into_iter().filter(|phase| phase.is_terminal());
             api.is_some_and(|api| phases.any(|phase| api.phase_word(phase) == word))
         };
@@ -232,7 +244,12 @@ fn after_any_walk_the_job_is_idle() {
 
 #[test]
 fn after_any_walk_an_elastic_job_is_idle() {
-    walk(&elasticjob::ElasticJob);
+    walk(&elasticjob::ORIGINAL);
+}
+
+#[test]
+fn after_any_walk_a_job_of_a_copied_kind_is_idle() {
+    walk(&elasticjob::COPY);
 }
 
 #[test]

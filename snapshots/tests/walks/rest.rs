@@ -61,7 +61,7 @@ impl Walk {
         let mut written = (*object).clone();
         simulator::state::mask_generation(&mut written);
         let status = &written["status"];
-        let api = apis::Registry::all();
+        let api = self.api.registry();
         let word = api.api_of(key).map_or("", |api| api.phase_word(job.phase));
         let shown = simulator::state::word(&object);
         // A job nothing was decided for may have remarks.

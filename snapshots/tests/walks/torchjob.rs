@@ -90,7 +90,7 @@ impl WalkedJob for TorchJob {
         let api = apis::torchjob::TorchJob::default();
         let mut slots: BTreeMap<SlotId, Vec<&Value>> = BTreeMap::new();
         for pod in pods.iter().filter(|pod| pod["metadata"]["labels"]["group-name"] == "train.distributed.io") {
-            let slot = apis::JobApi::slot_of(&api, pod).ok_or("a pod without a slot is left")?;
+            let slot = apis::api::PodApi::slot_of(&api, pod).ok_or("a pod without a slot is left")?;
             slots.entry(slot).or_default().push(pod);
         }
         if let Some((slot, _)) = slots.iter().find(|(_, pods)| pods.len() > 1) {

@@ -74,7 +74,7 @@ impl WalkedJob for TorchrunJob {
         let api = apis::torchrunjob::TorchrunJob;
         let mut slots: BTreeMap<SlotId, Vec<&Value>> = BTreeMap::new();
         for pod in pods {
-            let slot = apis::JobApi::slot_of(&api, pod).ok_or("a pod without a slot is left")?;
+            let slot = apis::api::PodApi::slot_of(&api, pod).ok_or("a pod without a slot is left")?;
             slots.entry(slot).or_default().push(pod);
         }
         if let Some((slot, _)) = slots.iter().find(|(_, pods)| pods.len() > 1) {

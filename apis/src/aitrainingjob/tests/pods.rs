@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{accepted, base, edited};
 use crate::aitrainingjob::{AiTrainingJob, PeerEnv, pod};
-use crate::api::{JobApi, PodSlot, RenderInput};
+use crate::api::{PodApi, PodSlot, RenderInput};
 use crate::testing::{self, slot};
 
 fn render(object: &Value, slot: &SlotId, incarnation: u32, count: u32) -> Value {
@@ -162,7 +162,7 @@ fn a_shared_environment_renders_the_same_pods() {
         for index in 0..group.replicas {
             let slot = SlotId { group: group.name.clone(), index };
             let wanted = PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 };
-            assert_eq!(pod(source, wanted, &peers), AiTrainingJob.pods(source, &[wanted]).remove(0));
+            assert_eq!(pod(source, wanted, &peers), AiTrainingJob.render(source, &[wanted]).remove(0));
         }
     }
 }
@@ -245,7 +245,10 @@ fn a_manifest_without_the_group_is_an_error_that_names_it() {
     let manifest = json!({"spec": {"replicaSpecs": {}}});
     let source = RenderInput { job: &job, spec: &spec, manifest: &manifest };
     let wanted = PodSlot { slot: &slot("trainer", 0), group: &spec.groups[0], incarnation: Incarnation(0), count: 0 };
-    assert_eq!(AiTrainingJob.pods(source, &[wanted]).remove(0).unwrap_err().path, "spec.replicaSpecs.trainer.template");
+    assert_eq!(
+        AiTrainingJob.render(source, &[wanted]).remove(0).unwrap_err().path,
+        "spec.replicaSpecs.trainer.template"
+    );
     assert_eq!(
         AiTrainingJob.service(source, &slot("trainer", 0)).unwrap_err().path,
         "spec.replicaSpecs.trainer.template"

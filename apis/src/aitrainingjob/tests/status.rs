@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{accepted, edited};
 use crate::aitrainingjob::AiTrainingJob;
-use crate::api::JobApi;
+use crate::api::{AnnotationApi, JobApi};
 pub(super) use crate::testing::{self, T0, milestone, slot};
 
 pub(super) fn cause(kind: CauseKind, message: &str) -> Cause {

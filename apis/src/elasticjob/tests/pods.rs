@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::super::DESCRIPTOR;
 use super::{base, edited, without};
-use crate::api::JobApi;
+use crate::api::PodApi;
 use crate::elasticjob::ElasticJob;
 use crate::testing::{self, slot};
 
@@ -73,7 +74,7 @@ fn a_pod_is_the_template_with_name_labels_owner_and_the_launchers_arguments() {
         })
     );
     assert_eq!(ElasticJob.slot_of(&pod), Some(slot("worker", 1)));
-    assert!(ElasticJob.selector().selects(&pod));
+    assert!(DESCRIPTOR.selector().selects(&pod));
     assert_eq!(ElasticJob.main_containers(&pod), ["elasticjob-worker"]);
 }
 

@@ -240,7 +240,7 @@ fn a_spec_is_translated_again_for_what_reaches_its_pods() {
         ("/metadata/annotations", json!({"trainyard.dev/restart-scope": "All"}), true),
     ] {
         let other = edited(&[(pointer, value)]);
-        assert_eq!(ElasticJob.made_of(&other) != ElasticJob.made_of(&base()), again, "{pointer}");
+        assert_eq!(ElasticJob.spec_inputs(&other) != ElasticJob.spec_inputs(&base()), again, "{pointer}");
     }
     let manifest = |object: &Value| ElasticJob.spec_fact(object).manifest;
     assert_eq!(

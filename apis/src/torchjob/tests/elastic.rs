@@ -4,7 +4,7 @@ use model::{Checkpoint, Elastic, Noted, Notes, Timestamp};
 use serde_json::{Value, json};
 
 use super::{base, edited};
-use crate::api::{JobApi, RenderInput};
+use crate::api::{AnnotationApi, JobApi, RenderInput};
 use crate::testing::{self, T0, accepted, slot};
 use crate::torchjob::TorchJob;
 
@@ -50,7 +50,7 @@ fn written_notes_are_read_as_they_were_meant() {
     let object = annotated(&json!({}));
     let (key, spec, manifest) = accepted(&TorchJob::default(), &object);
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    let patch = |notes: &Notes| TorchJob::default().notes(source, notes, Timestamp(T0));
+    let patch = |notes: &Notes| TorchJob::default().notes_patch(source, notes, Timestamp(T0));
     let asked = Notes { requested: Some(Checkpoint { version: 4, done: false }), ..Notes::default() };
     let written = patch(&asked);
     assert_eq!(written.get("spec"), None);
@@ -77,7 +77,8 @@ fn written_notes_are_read_as_they_were_meant() {
         json!({"torchTaskSpecs": {"Master": {"template": {"metadata": {"annotations":
             {"distributed.io/generation-to-increase": "5"}}}}}})
     );
-    let reasons = |notes: &Notes| TorchJob::default().noted(notes).into_iter().map(|e| e.reason).collect::<Vec<_>>();
+    let reasons =
+        |notes: &Notes| TorchJob::default().notes_events(notes).into_iter().map(|e| e.reason).collect::<Vec<_>>();
     assert_eq!(
         (reasons(&asked), reasons(&done)),
         (vec!["CheckpointStarted".to_owned()], vec!["CheckpointSucceeded".to_owned()])

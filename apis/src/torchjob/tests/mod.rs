@@ -101,10 +101,10 @@ fn a_field_that_the_original_did_not_know_is_refused() {
 }
 
 #[test]
-fn only_what_a_spec_is_made_of_has_it_translated_again() {
-    let made_of = |edits: &[(&str, Value)]| TorchJob::default().made_of(&edited(edits));
-    let annotated = |key: &str| made_of(&[("/metadata/annotations", json!({key: "ready"}))]);
-    assert_ne!(annotated("aimaster"), made_of(&[]));
-    assert_ne!(annotated("distributed.io/network-mode"), made_of(&[]));
-    assert_eq!(annotated("other"), made_of(&[]));
+fn only_what_a_spec_is_spec_inputs_has_it_translated_again() {
+    let spec_inputs = |edits: &[(&str, Value)]| TorchJob::default().spec_inputs(&edited(edits));
+    let annotated = |key: &str| spec_inputs(&[("/metadata/annotations", json!({key: "ready"}))]);
+    assert_ne!(annotated("aimaster"), spec_inputs(&[]));
+    assert_ne!(annotated("distributed.io/network-mode"), spec_inputs(&[]));
+    assert_eq!(annotated("other"), spec_inputs(&[]));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use settings::TorchSettings;
 
 use super::{base, edited};
-use crate::api::{JobApi, RenderInput};
+use crate::api::{OwnedApi, PodApi, RenderInput};
 use crate::owned::SERVICE;
 use crate::testing::{self, accepted, slot};
 use crate::torchjob::TorchJob;
@@ -22,7 +22,7 @@ fn service(api: &TorchJob, object: &Value, group: &str, index: u32) -> Value {
     if group == "master" {
         let (key, spec, manifest) = accepted(api, object);
         let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-        return api.owned(source, &engine::Job::default(), &SERVICE.named("j1-master-0")).unwrap();
+        return api.render_owned(source, &engine::Job::default(), &SERVICE.named("j1-master-0")).unwrap();
     }
     testing::render_service(api, object, &slot(group, index))
 }
@@ -119,7 +119,7 @@ fn joined(api: &TorchJob, object: &Value, group: &str, known: &[&str]) -> Value 
     let job = engine::Job { owned: known.iter().map(owned).collect::<BTreeMap<_, _>>(), ..engine::Job::default() };
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
     let mut pod = pod(api, object, group, 0);
-    api.complete_pod(source, &job, &slot(group, 0), &mut pod);
+    api.complete(source, &job, &slot(group, 0), &mut pod);
     pod
 }
 
@@ -149,7 +149,7 @@ fn a_pod_group_asks_for_what_its_members_request() {
     let group = |api: &TorchJob, object: &Value, name: &str| {
         let (key, spec, manifest) = accepted(api, object);
         let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-        api.owned(source, &engine::Job::default(), &POD_GROUP.named(name)).unwrap()
+        api.render_owned(source, &engine::Job::default(), &POD_GROUP.named(name)).unwrap()
     };
     let api = TorchJob::default();
     let scheduling = json!({"queue": "q1", "priorityClassName": "high", "minAvailable": 2});

@@ -7,8 +7,8 @@ use engine::{Group, Job};
 use model::{Incarnation, JobKey, Missing, Phase, SpecFact};
 use serde_json::{Value, json};
 
-use super::TorchrunJob;
-use crate::api::{JobApi, Needed, PodSlot, RenderInput};
+use super::{DESCRIPTOR, TorchrunJob};
+use crate::api::{JobApi, PodApi, PodSlot, ReferenceApi, Referenced, RenderInput, UploadApi};
 use crate::testing::{self, check_described, check_structure, columns, edited, milestone, schema, slot};
 
 fn job() -> Value {
@@ -25,7 +25,7 @@ fn queue() -> Value {
 
 fn fact(job: &Value, queue: Option<Value>) -> SpecFact {
     let needed = queue.map(|queue| (("TorchrunQueue".into(), "q".into()), Arc::new(queue)));
-    TorchrunJob.spec_fact_with(job, &needed.into_iter().collect::<Needed>())
+    TorchrunJob.spec_fact_with(job, &needed.into_iter().collect::<Referenced>())
 }
 
 fn errors(edits: &[(&str, Value)]) -> Vec<String> {
@@ -44,7 +44,7 @@ fn pod_of(job: &Value, queue: Value, group: &str, index: u32) -> Value {
     let (slot, group) = (slot(group, index), spec.group(group).unwrap());
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
     TorchrunJob
-        .pods(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
+        .render(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
         .remove(0)
         .unwrap()
 }
@@ -126,13 +126,13 @@ fn the_pod_that_fills_the_workspace_gets_to_where_the_workers_are() {
 #[test]
 fn a_queue_of_the_first_generation_serves_jobs() {
     let of_kind = |kind: &str| ((kind.into(), "q".into()), Arc::new(queue()));
-    let fact = |needed: Needed| TorchrunJob.spec_fact_with(&job(), &needed);
+    let fact = |needed: Referenced| TorchrunJob.spec_fact_with(&job(), &needed);
     let first = fact([of_kind("JobQueue")].into());
     assert!(first.spec.is_ok());
     assert_eq!(first.needs, [("JobQueue".into(), "q".into())]);
     let both = fact([of_kind("JobQueue"), of_kind("TorchrunQueue")].into());
     assert_eq!(both.needs, [("TorchrunQueue".into(), "q".into())]);
-    let named = TorchrunJob.needs(&job());
+    let named = TorchrunJob.referenced(&job());
     assert_eq!(named, [("TorchrunQueue".into(), "q".into()), ("JobQueue".into(), "q".into())]);
 }
 
@@ -208,7 +208,7 @@ fn values_of_users_stand_in_no_script() {
     let (slot, group) = (slot("sync", 0), spec.group("sync").unwrap());
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
     let pod = TorchrunJob
-        .pods(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
+        .render(source, &[PodSlot { slot: &slot, group, incarnation: Incarnation(1), count: 0 }])
         .remove(0)
         .unwrap();
     assert!(!pod["spec"]["containers"][0]["command"].to_string().contains("evil"));
@@ -224,7 +224,7 @@ fn a_worker_has_the_labels_of_its_slot_whatever_a_job_asks_for() {
         (&json!("torchrun"), &json!("a"))
     );
     assert_eq!(TorchrunJob.slot_of(&pod), Some(slot("worker", 1)));
-    assert!(TorchrunJob.selector().selects(&pod));
+    assert!(DESCRIPTOR.selector().selects(&pod));
 }
 
 #[test]

@@ -90,12 +90,12 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
 /// Writes the progress of the jobs that are there, where their objects tell another.
 async fn collect(cluster: &Cluster, api: &dyn JobApi, all: BTreeMap<String, Progress>) -> Result<(), Failure> {
     let base = format!("/apis/{}", api.resource().api_version);
-    let list = cluster.get(&format!("{base}/namespaces/{}/{}", cluster.namespace, api.plural())).await?;
+    let list = cluster.get(&format!("{base}/namespaces/{}/{}", cluster.namespace, api.descriptor().plural)).await?;
     for job in list["items"].as_array().into_iter().flatten() {
         let Some(name) = text_at(job, &["metadata", "name"]) else { continue };
         let Some(progress) = all.get(name) else { continue };
         if annotation(job, PROGRESS) != Some(&*text(progress)) {
-            cluster.merge(&cluster.path(&base, api.plural(), name), &patch(progress)).await?;
+            cluster.merge(&cluster.path(&base, api.descriptor().plural, name), &patch(progress)).await?;
             out::line(&format!("{} {name}: {}", api.resource().kind, text(progress)));
         }
     }

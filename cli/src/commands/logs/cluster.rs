@@ -126,7 +126,7 @@ impl<'a> Source<'a> {
     async fn run_of(&self, pod: &str) -> Result<Option<Run>, Failure> {
         let path = format!("/api/v1/namespaces/{}/pods/{pod}", self.cluster.namespace);
         let Some(object) = self.cluster.find(&path).await? else { return Ok(None) };
-        let main = self.api.main_containers(&object).into_iter().next().map(str::to_owned);
+        let main = self.api.pods().and_then(|pods| pods.main_containers(&object).into_iter().next()).map(str::to_owned);
         let container = self.args.container.clone().or(main).unwrap_or_default();
         let statuses = ["/status/containerStatuses", "/status/initContainerStatuses"]
             .map(|list| object.pointer(list).and_then(Value::as_array));
@@ -144,7 +144,7 @@ impl<'a> Source<'a> {
     /// Returns whether the job has ended, or its object is gone.
     async fn is_over(&self) -> Result<bool, Failure> {
         let version = format!("/apis/{}", self.api.resource().api_version);
-        let path = self.cluster.path(&version, self.api.plural(), &self.key.name);
+        let path = self.cluster.path(&version, self.api.descriptor().plural, &self.key.name);
         let Some(object) = self.cluster.find(&path).await? else { return Ok(true) };
         let is_other = object.pointer("/metadata/uid").and_then(Value::as_str) != Some(&*self.key.uid.0);
         Ok(is_other || self.api.adopt(&object).mirror.phase.is_terminal())

@@ -336,7 +336,7 @@ impl Settings {
     /// Returns the APIs that are served, with the settings that their specs are translated with.
     pub(super) fn registry(&self) -> Result<apis::Registry, Failure> {
         let given: BTreeMap<String, Value> = self.given()?.into_iter().collect();
-        Ok(apis::Registry::with(settings::ApiSettings::of_operator(&given)?))
+        Ok(apis::Registry::with(&settings::ApiSettings::of_operator(&given)?))
     }
 
     /// Returns the arguments of the process.

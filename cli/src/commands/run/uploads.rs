@@ -29,7 +29,7 @@ pub(super) fn of_directory(registry: Registry, origins: Origins, workdir: Option
 
 fn upload(registry: &Registry, pod: &Value, path_in: &PathIn<'_>, of: (&Path, &Path)) -> Result<(), Failure> {
     let Some((api, _)) = api_of_pod(registry, pod) else { return Ok(()) };
-    let Some(upload) = api.awaited_upload(pod) else { return Ok(()) };
+    let Some(upload) = api.uploads().and_then(|uploads| uploads.awaited_upload(pod)) else { return Ok(()) };
     let Some(path) = path_in(upload.container, upload.file) else { return Ok(()) };
     let (directory, data_dir) = of;
     let source = Source { directory, exclude: &[], without: Some(data_dir), max_bytes: DEFAULT_MAX_BYTES };

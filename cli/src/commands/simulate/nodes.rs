@@ -189,7 +189,7 @@ fn rendered(registry: &Registry, object: &Value, others: &[Value]) -> Option<(Sp
         kind: Resource::of(object).kind,
         uid: Uid::from("simulated"),
     };
-    let needed = api.needs(object).into_iter().filter_map(|(kind, name)| {
+    let needed = api.referenced(object).into_iter().filter_map(|(kind, name)| {
         let is = |other: &&Value| {
             *text(other, "/kind") == *kind
                 && *text(other, "/metadata/name") == *name
@@ -197,7 +197,7 @@ fn rendered(registry: &Registry, object: &Value, others: &[Value]) -> Option<(Sp
         };
         Some(((kind.clone(), name.clone()), Arc::new(others.iter().find(is)?.clone())))
     });
-    let fact = api.spec_fact_with(object, &needed.collect());
+    let fact = apis::translation::spec_fact(api.as_ref(), &key, object, &needed.collect());
     let pods = apis::demand::first_pods(api.as_ref(), &key, &fact);
     Some((fact, pods))
 }

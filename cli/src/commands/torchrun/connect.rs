@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use apis::{JobApi as _, torchrunjob::TorchrunJob};
+use apis::{api::PodApi as _, torchrunjob::TorchrunJob};
 use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;

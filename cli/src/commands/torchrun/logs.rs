@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use apis::{JobApi as _, torchrunjob::TorchrunJob};
+use apis::{api::PodApi as _, torchrunjob::TorchrunJob};
 use clap::Args;
 use kube::api::LogParams;
 use serde_json::Value;

@@ -7,8 +7,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use apis::torchrunjob::{KIND, TorchrunJob, uploads};
-use apis::{JobApi as _, Needed, Resource, jobqueue};
+use apis::api::ReferenceApi as _;
+use apis::torchrunjob::{API_VERSION, KIND, TorchrunJob, uploads};
+use apis::{Referenced, Resource, jobqueue};
 use model::{SpecFact, Text};
 use serde_json::{Map, Value, json};
 
@@ -102,9 +103,7 @@ fn of_flags(args: &SubmitArgs) -> Result<Value, Failure> {
             spec.insert(key.to_owned(), value);
         }
     }
-    Ok(
-        json!({"apiVersion": &*TorchrunJob.resource().api_version, "kind": KIND, "metadata": {"name": name}, "spec": spec}),
-    )
+    Ok(json!({"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}))
 }
 
 /// Returns kubectl's option among the words of a command.
@@ -170,7 +169,8 @@ pub(super) fn asks_for_the_same(one: &Value, other: &Value) -> bool {
 /// Returns an error if the job cannot use the queue.
 pub(super) fn workspace(job: &Value, found: Option<&Value>) -> Result<Option<(String, bool)>, Failure> {
     let Some(found) = found else { return Ok(None) };
-    let needed: Needed = BTreeMap::from([((Text::from(QUEUE_KIND), Text::from(queue(job))), Arc::new(found.clone()))]);
+    let needed: Referenced =
+        BTreeMap::from([((Text::from(QUEUE_KIND), Text::from(queue(job))), Arc::new(found.clone()))]);
     let fact: SpecFact = TorchrunJob.spec_fact_with(job, &needed);
     let problems: Vec<String> = match &fact.spec {
         Err(errors) => errors.iter().map(ToString::to_string).collect(),

@@ -5,7 +5,7 @@
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::time::{Duration, Instant};
 
-use apis::{JobApi as _, torchrunjob::TorchrunJob};
+use apis::{api::UploadApi as _, torchrunjob::TorchrunJob};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess};
 use serde_json::Value;

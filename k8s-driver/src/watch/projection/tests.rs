@@ -53,8 +53,8 @@ fn facts(registry: &Registry, object: &Value) -> String {
         _ => {
             let api = registry.get(&Resource::of(object)).unwrap();
             let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
-            let made_of = api.made_of(object);
-            format!("{:?} {read:?} {made_of} {:?}", registry.job_key(object), objects::mirror_stamp(object))
+            let inputs = api.spec_inputs(object);
+            format!("{:?} {read:?} {inputs} {:?}", registry.job_key(object), objects::mirror_stamp(object))
         }
     }
 }
@@ -98,7 +98,7 @@ fn every_object_of_every_scenario_reads_the_same_when_project() {
     }
     // The former name of a kind has few scenarios of its own.
     let least = |is_former| if is_former { 2 } else { 20 };
-    let jobs = registry.iter().map(|api| (api.resource().kind.to_string(), least(api.is_former())));
+    let jobs = registry.iter().map(|api| (api.resource().kind.to_string(), least(api.descriptor().is_former)));
     let others = [
         ("Pod", 500),
         ("Service", 150),

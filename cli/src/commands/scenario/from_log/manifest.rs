@@ -165,7 +165,7 @@ impl Manifests {
             }
             metadata.insert("creationTimestamp".to_owned(), self.created.to_rfc3339().into());
         }
-        let needed = self.api.needs(&object).into_iter().filter_map(|(kind, name)| {
+        let needed = self.api.referenced(&object).into_iter().filter_map(|(kind, name)| {
             let is = |other: &&Value| text(other, "/kind") == &*kind && text(other, "/metadata/name") == &*name;
             Some(((kind.clone(), name.clone()), Arc::new(self.others.iter().find(is)?.clone())))
         });
@@ -223,7 +223,7 @@ fn address(object: &Value) -> [&str; 3] {
 fn needs(api: &dyn JobApi, job: &Value, object: &Value) -> bool {
     let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
     let queue = job.get("metadata").and_then(|metadata| metadata.get("labels")?.get(QUEUE)?.as_str());
-    api.needs(job).iter().any(|(of, called)| &**of == kind && &**called == name)
+    api.referenced(job).iter().any(|(of, called)| &**of == kind && &**called == name)
         || (kind == "TrainingQueue" && queue == Some(name))
 }
 

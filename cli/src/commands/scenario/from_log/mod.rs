@@ -72,7 +72,7 @@ pub(super) fn run(args: &FromLogArgs) -> Result<ExitCode, Failure> {
     let flags: BTreeMap<String, Value> =
         args.flags.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
     settings::flags::config(&flags)?;
-    let registry = Registry::with(settings::ApiSettings::read(&flags)?);
+    let registry = Registry::with(&settings::ApiSettings::read(&flags)?);
     let key = jobs::pick(&recorded(&source, &registry)?, args.job.as_deref())?;
     let api = registry.api_of(&key).ok_or_else(|| Failure::new(format!("{}: not served by this build", key.kind)))?;
     let given = documents(&args.manifest)?;
