@@ -94,12 +94,12 @@ pub(crate) enum Request {
         /// The reason, part of the archive's name.
         why: String,
         /// Receiver of the answer.
-        reply: oneshot::Sender<Result<String, String>>,
+        reply: oneshot::Sender<Result<String, RequestError>>,
     },
     /// Drops the operator's memory and opens it on its log again; rejected while leading.
     Reopen {
         /// Receiver of the answer.
-        reply: oneshot::Sender<Result<(), String>>,
+        reply: oneshot::Sender<Result<(), RequestError>>,
     },
     /// Starts a leadership.
     StartLeadership(Box<LeadershipChannels>),
@@ -157,7 +157,44 @@ pub(crate) struct OperatorHandle {
 #[error("the operator's thread has ended")]
 pub struct ThreadEnded;
 
+/// Why the thread did not replace its log or its memory.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// It leads: calls are in flight that its memory knows.
+    #[error("not while leading")]
+    Leading,
+    /// The log cannot be moved away.
+    #[error(transparent)]
+    Archive(#[from] std::io::Error),
+    /// The log that is there afterwards cannot be opened.
+    #[error(transparent)]
+    Open(#[from] Error),
+    /// The thread has ended.
+    #[error(transparent)]
+    Ended(#[from] ThreadEnded),
+}
+
 impl OperatorHandle {
+    /// Archives the log; see [`Request::Archive`].
+    ///
+    /// # Errors
+    /// If the operator leads, or the log cannot be moved or opened.
+    pub(crate) async fn archive(&self, why: &str) -> Result<String, RequestError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Request::Archive { why: why.to_owned(), reply }).await?;
+        answer.await.map_err(|_| ThreadEnded)?
+    }
+
+    /// Opens the operator on its log again; see [`Request::Reopen`].
+    ///
+    /// # Errors
+    /// If the operator leads, or the log cannot be opened.
+    pub(crate) async fn reopen(&self) -> Result<(), RequestError> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Request::Reopen { reply }).await?;
+        answer.await.map_err(|_| ThreadEnded)?
+    }
+
     /// Sends a request.
     ///
     /// # Errors

@@ -240,16 +240,11 @@ async fn a_log_is_read_in_batches_and_archived_only_without_a_leader() {
     assert_eq!((compacted.frames.len(), compacted.head), (0, all.head));
     assert_eq!(compacted.checkpoint.unwrap().position, all.head.position);
 
-    let archive = || async {
-        let (reply, answer) = oneshot::channel();
-        operator.send(Request::Archive { why: "test".to_owned(), reply }).await.unwrap();
-        answer.await.unwrap()
-    };
-    assert_eq!(archive().await, Err("not while leading".to_owned()));
+    assert!(matches!(operator.archive("test").await, Err(RequestError::Leading)));
     let (reply, ended) = oneshot::channel();
     operator.send(Request::EndLeadership { last_turn: false, reply }).await.unwrap();
     ended.await.unwrap();
-    assert_eq!(archive().await, Ok("aside".to_owned()));
+    assert_eq!(operator.archive("test").await.unwrap(), "aside");
     assert_eq!(operator.read_frames(Position(1), 1, 1).await.unwrap().unwrap().head, Head::default());
 }
 

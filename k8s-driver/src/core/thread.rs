@@ -11,7 +11,7 @@ use operator::{Operator, Options};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 
-use super::{Batch, Config, Error, LeadershipChannels, LeadershipEvent, Request, View};
+use super::{Batch, Config, Error, LeadershipChannels, LeadershipEvent, Request, RequestError, View};
 
 /// Maximum number of answers, and of observations, taken into one turn.
 const MAX_TURN_INPUTS: usize = 1024;
@@ -282,28 +282,25 @@ impl OperatorThread {
         }
     }
 
-    fn archive(&mut self, why: &str) -> Result<String, String> {
+    fn archive(&mut self, why: &str) -> Result<String, RequestError> {
         if self.leadership.is_some() {
-            return Err("not while leading".to_owned());
+            return Err(RequestError::Leading);
         }
         self.operator = None;
-        let kept = self.config.log_store.archive(why).map_err(|error| error.to_string())?;
-        self.open().map_err(|error| error.to_string())?;
+        let kept = self.config.log_store.archive(why)?;
+        self.open()?;
         Ok(kept)
     }
 
     /// Drops the operator's memory, calls in flight included. The log stays open.
-    fn reopen(&mut self) -> Result<(), String> {
+    fn reopen(&mut self) -> Result<(), RequestError> {
         if self.leadership.is_some() {
-            return Err("not while leading".to_owned());
+            return Err(RequestError::Leading);
         }
-        let opened = match self.operator.take() {
-            Some(operator) => Operator::open(operator.into_log(), self.config.registry.clone(), self.options())
-                .map(|operator| self.operator = Some(operator))
-                .map_err(Error::from),
-            None => self.open(),
-        };
-        opened.map_err(|error| error.to_string())
+        let Some(operator) = self.operator.take() else { return Ok(self.open()?) };
+        let operator = Operator::open(operator.into_log(), self.config.registry.clone(), self.options());
+        self.operator = Some(operator.map_err(Error::from)?);
+        Ok(())
     }
 
     /// Publishes the log's end and the term.

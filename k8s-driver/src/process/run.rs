@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use apis::Registry;
 use event_log::Verify;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{self, Connection};
 use crate::core::clock::Clock;
 use crate::core::log_store::{DirectoryStore, LogStore, MemoryStore};
-use crate::core::{self, Config, OperatorHandle, Request};
+use crate::core::{self, Config, OperatorHandle};
 use crate::dispatch::dry_run::DryRun;
 use crate::http::{self, Listeners, ServerState};
 use crate::lease::write_guard::WriteGuard;
@@ -55,6 +55,9 @@ pub enum Error {
     /// The log cannot be opened.
     #[error("the log cannot be opened")]
     Log(#[from] core::Error),
+    /// The log cannot be archived for a cluster whose versions went backwards.
+    #[error("the log cannot be archived")]
+    Archive(#[from] core::RequestError),
     /// The settings of the election are invalid.
     #[error(transparent)]
     Lease(#[from] lease::Error),
@@ -311,7 +314,7 @@ impl Process {
         };
         let (next, why) = match &error {
             operator::Error::ClusterWentBack { .. } if self.options.accept_new_cluster => {
-                let kept = self.archive("another-cluster").await?;
+                let kept = self.operator.archive("another-cluster").await?;
                 tracing::warn!(
                     kept,
                     "the cluster's versions went backwards; the log is archived, and jobs are adopted from their objects"
@@ -334,13 +337,5 @@ impl Process {
         }
         self.wait = (self.wait * 2).min(MAX_BACKOFF);
         Ok(next)
-    }
-
-    async fn archive(&self, why: &str) -> Result<String, Error> {
-        let (reply, answer) = oneshot::channel();
-        self.operator.send(Request::Archive { why: why.to_owned(), reply }).await?;
-        let failed = |error: String| event_log::Error::Engine { action: "archive the log", message: error };
-        let kept = answer.await.map_err(|_| core::ThreadEnded)?.map_err(failed);
-        Ok(kept.map_err(|error| core::Error::from(operator::Error::Log(error)))?)
     }
 }

@@ -5,12 +5,11 @@ use std::time::Duration;
 use event_log::jsonl::{self, Fault, Reader};
 use event_log::{Checkpoint, Frame, Head};
 use model::Term;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::follower::end;
-use crate::core::{OperatorHandle, Request};
+use crate::core::{OperatorHandle, RequestError};
 use crate::metrics::Metrics;
 use crate::replication::remote::{Error, Lines, Remote};
 
@@ -212,7 +211,7 @@ impl Session<'_> {
             }
             Ok(Err(error)) => {
                 // What reached the disk is not known: the operator starts again from its log.
-                let reopened = self.reopen().await;
+                let reopened = self.operator.reopen().await;
                 AppendOutcome::Failed(match reopened {
                     Ok(()) => format!("the own log: {error}"),
                     Err(again) => format!("the own log: {error}; {again}"),
@@ -235,25 +234,16 @@ impl Session<'_> {
         match self.operator.with(move |operator| operator.follow_from(&checkpoint)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
-                let _ = self.reopen().await;
+                let _ = self.operator.reopen().await;
                 Err(AppendOutcome::Failed(format!("the leader's checkpoint: {error}")))
             }
             Err(_) => Err(AppendOutcome::Failed("the own log is not open".to_owned())),
         }
     }
 
-    async fn reopen(&self) -> Result<(), String> {
-        let (reply, answer) = oneshot::channel();
-        self.operator.send(Request::Reopen { reply }).await.map_err(|e| e.to_string())?;
-        answer.await.map_err(|e| e.to_string())?
-    }
-
-    async fn archive(&self, why: &str) -> Result<(), String> {
+    async fn archive(&self, why: &str) -> Result<(), RequestError> {
         let at = end(self.operator);
-        let (reply, answer) = oneshot::channel();
-        let named = why.to_owned();
-        self.operator.send(Request::Archive { why: named, reply }).await.map_err(|e| e.to_string())?;
-        let kept = answer.await.map_err(|e| e.to_string())??;
+        let kept = self.operator.archive(why).await?;
         tracing::warn!(why, kept, position = at.0, "the own log is not a prefix of the leader's and was archived");
         Ok(())
     }
