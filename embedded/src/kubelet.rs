@@ -155,7 +155,7 @@ impl Kubelet {
                 continue;
             }
             // Each verb fails only for a pod that does not exist, and this one does.
-            let _ = match action {
+            let done = match action {
                 Action::Run => cluster.run(&pod.namespace, &pod.name),
                 Action::Exit { code } => self.exit(cluster, pod, code),
                 Action::Remove => {
@@ -163,6 +163,7 @@ impl Kubelet {
                     Ok(())
                 }
             };
+            debug_assert!(done.is_ok(), "{action:?}: {done:?}");
         }
     }
 

@@ -42,11 +42,10 @@ fn is_banned(package: &str) -> bool {
     !PURE.contains(&package) && BANNED.iter().any(is_of)
 }
 
-/// Checks the pure crates for WebAssembly, where there is neither clock nor thread nor file. `None`: the target is not
-/// installed and could not be.
-pub(crate) fn wasm() -> Result<Option<String>, Problem> {
+/// Checks the pure crates for WebAssembly, where there is neither clock nor thread nor file.
+pub(crate) fn wasm() -> Result<String, Problem> {
     if !has_target(WASM) {
-        return Ok(None);
+        return Err(Problem::Missing(format!("the target {WASM} is not installed: `rustup target add {WASM}`")));
     }
     let crates = crates()?;
     let mut check = cargo(&["check", "--quiet", "--target", WASM]);
@@ -54,7 +53,7 @@ pub(crate) fn wasm() -> Result<Option<String>, Problem> {
         check.args(["-p", name]);
     }
     crate::run::succeed(&mut check)?;
-    Ok(Some(format!("{} compile for {WASM}", crates.join(", "))))
+    Ok(format!("{} compile for {WASM}", crates.join(", ")))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Answers probes and scrapes.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -10,7 +10,7 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use model::Position;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{ServerState, unknown_paths};
 use crate::core::{OperatorHandle, Request};

@@ -216,19 +216,36 @@ async fn probes_answer_in_words() {
 }
 
 #[tokio::test]
-async fn a_thread_that_does_not_move_is_told() {
+async fn a_thread_that_stands_still_for_a_minute_is_unhealthy() {
     let served = Served::new(records(1, 0)).await;
     let (release, wait) = std::sync::mpsc::channel::<()>();
     let operator = served.operator.clone();
     let stuck = tokio::spawn(async move {
         let _ = operator.with(move |_| wait.recv()).await;
     });
+    let pass = async |seconds| {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
     // At first it may just be busy; only after a minute is a restart worth it.
     assert_eq!(get(&served, "/healthz").await.0, StatusCode::OK);
+    pass(50).await;
     assert_eq!(get(&served, "/healthz").await.0, StatusCode::OK);
+    pass(15).await;
+    let (status, text) = get(&served, "/healthz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(text.starts_with("the operator's thread has not answered for 6"), "{text}");
     release.send(()).unwrap();
     stuck.await.unwrap();
-    assert_eq!(get(&served, "/healthz").await.0, StatusCode::OK);
+    // The answer to the first probe is on its way.
+    timeout(SOON, async {
+        while get(&served, "/healthz").await.0 != StatusCode::OK {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await
+    .expect("it is healthy once the thread moves");
 }
 
 #[tokio::test]
