@@ -1,5 +1,5 @@
 //! Decision time of each policy by number of jobs and GPUs, with the growth exponent in jobs and GPUs together, the time
-//! of a placement, and the time of a whole round at the desk. Run it optimised: `cargo run --release -p scheduler --example decision_bench [-- POLICY...]`.
+//! of a placement, and the time of a whole scheduling decision. Run it optimised: `cargo run --release -p scheduler --example decision_bench [-- POLICY...]`.
 //!
 //! Inputs are made by a fixed linear congruence, so that every run decides the same. One type of GPU; 64 GPUs at most a job;
 //! sub-linear speeds with a dent where a job crosses a node of 8.
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::Text;
-use scheduler::desk::{Belief, Claim, Fixed, Ledger, Question, Queue, Quota, Sizes, Tenant, Usage, decide};
 use scheduler::placement::{Demand, Node, Packing, Placement, Prices, repack, settle};
+use scheduler::scheduling::{Belief, Claim, Fixed, Ledger, Queue, Quota, Sizes, Snapshot, Tenant, Usage, decide};
 use scheduler::{
-    Curve, GpuMicros, GpuType, Grant, JobView, Memory, Micros, NAMES, Snapshot, Speed, Speeds, allocate, by_name,
+    Curve, GpuMicros, GpuType, Grant, JobView, Memory, Micros, NAMES, PolicyInput, Speed, Speeds, allocate, by_name,
 };
 
 const JOBS: [u32; 3] = [100, 1_000, 10_000];
@@ -115,8 +115,8 @@ fn policies() {
             for gpus in GPUS {
                 let capacity = [(GpuType(0), gpus)];
                 let taken = time(|| {
-                    let snapshot = Snapshot { now: Micros::from_secs(200_000), capacity: &capacity, jobs };
-                    allocate(&*policy, snapshot, &mut Memory::default()).expect("policies keep within bounds");
+                    let input = PolicyInput { now: Micros::from_secs(200_000), capacity: &capacity, jobs };
+                    allocate(&*policy, input, &mut Memory::default()).expect("policies keep within bounds");
                 });
                 print!("{:>13.3}", ms(taken));
                 table.push(ms(taken));
@@ -185,7 +185,7 @@ fn tenants(policy: &str, queues: usize, gpus: u32) -> Vec<Tenant> {
 
 /// A whole round: when nothing has changed, and when a twentieth of the jobs that ran have ended.
 fn rounds() {
-    println!("\n{:<34}{:>14}{:>14}{:>14}", "ms per round at the desk", "jobs x GPUs", "no news", "5 % ended");
+    println!("\n{:<34}{:>14}{:>14}{:>14}", "ms per decision", "jobs x GPUs", "no news", "5 % ended");
     for (count, gpus) in [(1_000_u32, 1_000_u32), (10_000, 10_000)] {
         let nodes: Vec<Node> = (0..gpus / 8).map(|n| Node::new(format!("n{n:05}"), 8)).collect();
         for queues in [1, 10] {
@@ -204,7 +204,7 @@ fn rounds() {
                     let claim = |(place, job)| claim((place, job), &beliefs, held, changed, queues);
                     let places = jobs.iter().enumerate().filter(|(place, _)| !gone[*place]);
                     let claims: Vec<Claim<'_>> = places.map(claim).collect();
-                    let question = Question {
+                    let snapshot = Snapshot {
                         now: Micros::from_secs(now),
                         nodes: &nodes,
                         closed: &BTreeSet::new(),
@@ -214,7 +214,7 @@ fn rounds() {
                         packing: Packing::Pack,
                         wake: None,
                     };
-                    decide(&ledger, &question).expect("names differ").targets
+                    decide(&ledger, &snapshot).expect("names differ").targets
                 };
                 for (place, target) in ask(200_000, &held, &changed, &gone).into_iter().enumerate() {
                     changed[place] = target.change.map(|_| Micros::from_secs(200_000));

@@ -98,12 +98,12 @@ impl Grant {
     }
 }
 
-/// One ready job (waiting or running) as it stands at the time of the snapshot.
+/// One ready job (waiting or running) as it stands at the time of the decision.
 ///
 /// What is believed may be wrong (estimated speeds, noisy sizes); policies cannot tell and need not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
-    /// Name or uid, unique in the snapshot. The last tie-break.
+    /// Name or uid, unique in the input. The last tie-break.
     pub id: Text,
     /// Fewest GPUs it runs on, at least 1.
     pub min: u32,
@@ -206,7 +206,7 @@ impl JobView {
     }
 }
 
-/// Why a job takes no part in an allocation. It holds nothing in the answer; the other jobs are not touched by it.
+/// Why a job takes no part in an allocation. It is granted nothing; the other jobs are not touched by it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// `min` is 0.
@@ -228,7 +228,7 @@ pub enum JobError {
     /// The cluster has no pool of any type the job can use.
     #[error("no pool of GPU type {0}")]
     NoPool(GpuType),
-    /// Another job of the snapshot has the same id.
+    /// Another job of the input has the same id.
     #[error("another job has the same id")]
     Duplicate,
 }

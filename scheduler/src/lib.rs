@@ -1,11 +1,11 @@
 //! Allocation policies, queue selection, placement and learning: arithmetic over plain values.
 //!
-//! What is asked, and by whom: a caller (the engine's cluster aggregate, or the trace simulator) describes the jobs, the
-//! GPUs and the time in a [`Snapshot`] and gets an [`Allocation`] from [`allocate`] by a [`Policy`]. What a policy
-//! remembers between calls is an explicit value, [`Memory`], owned by the caller.
+//! Two levels. [`allocate`] asks one [`Policy`]: a [`PolicyInput`] of jobs, GPUs and a time leads to an [`Allocation`].
+//! [`scheduling::decide()`] takes a whole decision for queues and nodes, as `engine::queues` and the trace studies need it.
+//! What a policy remembers between calls is an explicit value, [`Memory`], owned by the caller.
 //!
 //! Like `engine`, this crate must not read a clock, draw a random number, start a thread, do IO, use a float in a
-//! decision, or iterate a hash map. Numbers are fixed-point integers ([`units`]). The answer does not depend on the order
+//! decision, or iterate a hash map. Numbers are fixed-point integers ([`units`]). The result does not depend on the order
 //! in which the jobs are listed. Tests: beside each module; the conformance vectors and the properties in `tests/`.
 #![deny(
     clippy::unwrap_used,
@@ -22,7 +22,6 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, clippy::cast_possible_truncation, clippy::float_arithmetic))]
 
 pub mod changes;
-pub mod desk;
 mod fixed;
 pub mod job;
 pub mod learning;
@@ -32,11 +31,12 @@ pub mod policies;
 pub mod policy;
 pub mod queues;
 mod round;
+pub mod scheduling;
 pub mod units;
 
 pub use job::{Curve, Grant, JobError, JobView, Speeds};
 pub use memory::{Memory, MemoryChange};
 pub use policies::{NAMES, NameError, by_name};
-pub use policy::{Allocation, Error, Policy, RejectedJob, Snapshot, allocate};
+pub use policy::{Allocation, Error, Policy, PolicyInput, RejectedJob, allocate};
 pub use round::{Pool, Round};
 pub use units::{GpuMicros, GpuType, Micros, Speed};

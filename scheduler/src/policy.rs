@@ -45,7 +45,7 @@ pub trait Policy: Debug + Send + Sync {
 
 /// All that an allocation depends on, next to [`Memory`].
 #[derive(Debug, Clone, Copy)]
-pub struct Snapshot<'a> {
+pub struct PolicyInput<'a> {
     /// The time of the decision.
     pub now: Micros,
     /// GPUs by type. A type listed twice counts as the sum.
@@ -54,10 +54,10 @@ pub struct Snapshot<'a> {
     pub jobs: &'a [JobView],
 }
 
-/// The answer: who gets what from now on.
+/// GPUs granted to each job from now on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// One grant per job, in the order of [`Snapshot::jobs`].
+    /// One grant per job, in the order of [`PolicyInput::jobs`].
     pub grants: Vec<Grant>,
     /// Jobs that were left out; their grant is none.
     pub refused: Vec<RejectedJob>,
@@ -67,7 +67,7 @@ pub struct Allocation {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("job {id}: {error}")]
 pub struct RejectedJob {
-    /// Its place in [`Snapshot::jobs`].
+    /// Its place in [`PolicyInput::jobs`].
     pub place: usize,
     /// Its id.
     pub id: Text,
@@ -116,26 +116,26 @@ pub enum Error {
     },
 }
 
-/// Asks `policy` who gets what.
+/// Asks a policy for the grants of all jobs.
 ///
-/// The answer depends on the values in `snapshot` and `memory` alone, not on the order of the jobs. Every job that passes
+/// The answer depends on the values in `input` and `memory` alone, not on the order of the jobs. Every job that passes
 /// [`JobView::check`] and has a pool takes part; the others are in [`Allocation::refused`]. Of jobs with one id, the one
 /// listed first takes part.
 ///
 /// # Errors
 /// The policy is faulty: it gave a job less than its minimum or more than its maximum, or more than there is.
-pub fn allocate(policy: &dyn Policy, snapshot: Snapshot<'_>, memory: &mut Memory) -> Result<Allocation, Error> {
+pub fn allocate(policy: &dyn Policy, input: PolicyInput<'_>, memory: &mut Memory) -> Result<Allocation, Error> {
     let mut pools: BTreeMap<GpuType, u32> = BTreeMap::new();
-    for &(gpu_type, gpus) in snapshot.capacity {
+    for &(gpu_type, gpus) in input.capacity {
         let pool = pools.entry(gpu_type).or_default();
         *pool = pool.saturating_add(gpus);
     }
-    let (places, refused) = admit(snapshot.jobs, &pools);
-    let jobs: Vec<&JobView> = places.iter().filter_map(|&place| snapshot.jobs.get(place)).collect();
-    let round = Round { now: snapshot.now, pools: pools.into_iter().collect(), jobs };
+    let (places, refused) = admit(input.jobs, &pools);
+    let jobs: Vec<&JobView> = places.iter().filter_map(|&place| input.jobs.get(place)).collect();
+    let round = Round { now: input.now, pools: pools.into_iter().collect(), jobs };
     let decided = policy.decide(&round, memory);
     verify(policy.name(), &round, &decided)?;
-    let mut grants = vec![Grant::NONE; snapshot.jobs.len()];
+    let mut grants = vec![Grant::NONE; input.jobs.len()];
     for (&place, grant) in places.iter().zip(decided) {
         if let Some(slot) = grants.get_mut(place) {
             *slot = grant;

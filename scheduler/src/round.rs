@@ -1,11 +1,11 @@
-//! A checked snapshot, in the form policies work on: jobs in the one order that all share, (submission, id).
+//! A checked input of a policy, in the form policies work on: jobs in the one order that all share, (submission, id).
 //!
 //! Owns the split into pools by GPU type. Tests: through `policy`.
 
 use crate::job::{Curve, Grant, JobView};
 use crate::units::{GpuType, Micros};
 
-/// A checked snapshot. Job indices in a round are places in [`Round::jobs`], not in the caller's list.
+/// A checked input of a policy. Job indices in a round are places in [`Round::jobs`], not in the caller's list.
 #[derive(Debug)]
 pub struct Round<'a> {
     /// The time of the decision.

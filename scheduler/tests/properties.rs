@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use scheduler::{
-    Allocation, Curve, GpuMicros, GpuType, Grant, JobError, JobView, Memory, Micros, NAMES, Snapshot, Speed, Speeds,
+    Allocation, Curve, GpuMicros, GpuType, Grant, JobError, JobView, Memory, Micros, NAMES, PolicyInput, Speed, Speeds,
     allocate, by_name,
 };
 
@@ -63,7 +63,7 @@ fn ask(name: &str, capacity: &[(GpuType, u32)], jobs: &[JobView]) -> (Allocation
     let mut memory = Memory::default();
     let now = Micros::from_secs(10_000);
     policy.review(now, jobs, &mut memory);
-    let allocation = allocate(&*policy, Snapshot { now, capacity, jobs }, &mut memory)
+    let allocation = allocate(&*policy, PolicyInput { now, capacity, jobs }, &mut memory)
         .unwrap_or_else(|error| panic!("{name}: {error}")); // bounds and capacity are checked there
     (allocation, memory)
 }

@@ -2,7 +2,7 @@
 
 use model::Text;
 use scheduler::policies::las::Queues;
-use scheduler::{Curve, GpuMicros, GpuType, JobView, Memory, Micros, Snapshot, Speed, Speeds, allocate, by_name};
+use scheduler::{Curve, GpuMicros, GpuType, JobView, Memory, Micros, PolicyInput, Speed, Speeds, allocate, by_name};
 use serde_json::Value;
 
 fn vectors() -> Value {
@@ -44,8 +44,8 @@ fn allocations() {
         let jobs: Vec<JobView> = vector["jobs"].as_array().unwrap().iter().map(job).collect();
         let policy = by_name(vector["algorithm"].as_str().unwrap()).unwrap();
         let gpus = u32::try_from(vector["total_gpus"].as_u64().unwrap()).unwrap();
-        let snapshot = Snapshot { now: Micros::from_secs(100_000), capacity: &[(GpuType(0), gpus)], jobs: &jobs };
-        let got = allocate(&*policy, snapshot, &mut Memory::default()).unwrap();
+        let input = PolicyInput { now: Micros::from_secs(100_000), capacity: &[(GpuType(0), gpus)], jobs: &jobs };
+        let got = allocate(&*policy, input, &mut Memory::default()).unwrap();
         assert_eq!(got.refused, [], "{}", vector["id"]);
         for (job, grant) in jobs.iter().zip(&got.grants) {
             if vector["expected"][&*job.id] != grant.gpus {

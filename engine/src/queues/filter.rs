@@ -1,7 +1,7 @@
 //! Filters of nodes: which nodes could take a worker of a job, and what each has besides GPUs.
 //!
 //! Judges as kube-scheduler does ([`kube_model::refuses`]), once for each set of requirements and each class of nodes: nodes whose
-//! taints and judged labels are equal. A cordon is judged by the desk, so that what runs there stays. Nodes that list the resource
+//! taints and judged labels are equal. The scheduler judges a cordon, so that what runs there stays. Nodes that list the resource
 //! `pods`, as every kubelet does, list all that they have. Where no node lists it, a label or resource that no node lists is not
 //! judged: scenarios, simulations and local runs name what they are about.
 //! It must not decide who gets what. Tests: the scenarios `trainingqueue/node-*`.
@@ -19,7 +19,7 @@ use super::round::future_nodes;
 use crate::state::State;
 use crate::words::amount_words;
 
-/// Requirements of the workers of a job, in the form of the desk.
+/// Requirements of the workers of a job, in the form of `scheduler::scheduling`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Nodes that could take one of its workers if they were empty; `None`: all.

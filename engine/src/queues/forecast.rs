@@ -1,4 +1,4 @@
-//! Expected starts: the desk asked again for the times at which running jobs reach their time limits.
+//! Forecasts expected starts: decides again at the times at which running jobs reach their time limits.
 //!
 //! Derived on demand and recorded nowhere. A start is expected under two assumptions: every job takes its whole time limit, and
 //! nothing else happens. A job without a time limit holds its places for ever, so what waits for it has no expected start.
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use model::{JobKey, Timestamp};
-use scheduler::desk::Reason;
+use scheduler::scheduling::Reason;
 
 use super::grant;
 use super::round::{self, Inquiry};
@@ -17,9 +17,9 @@ use crate::state::State;
 /// Bounds on the work of one forecast.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
-    /// Most jobs looked at, over all times at which the desk is asked.
+    /// Most jobs looked at, over all times at which a decision is forecast.
     jobs: usize,
-    /// Fewest and most times at which the desk is asked.
+    /// Fewest and most times at which a decision is forecast.
     times: (usize, usize),
 }
 
@@ -106,8 +106,8 @@ pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
     let mut has_limits = !ends.is_empty();
     let mut is_cut = true;
     for _ in 0..times {
-        let Some(answer) = inquiry.ask(&ledger, at) else { break };
-        ledger.apply(&answer.memory);
+        let Some(decision) = inquiry.ask(&ledger, at) else { break };
+        ledger.apply(&decision.memory);
         let is_barred = |reason: &Reason| {
             matches!(
                 reason,
@@ -115,9 +115,9 @@ pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
             )
         };
         let ids: BTreeSet<_> =
-            answer.waits.iter().filter(|wait| is_barred(&wait.reason)).map(|wait| &wait.id).collect();
+            decision.waits.iter().filter(|wait| is_barred(&wait.reason)).map(|wait| &wait.id).collect();
         barred = inquiry.asked.iter().filter(|asked| ids.contains(asked.id())).map(|asked| asked.key.clone()).collect();
-        for (asked, target) in inquiry.asked.iter_mut().zip(answer.targets) {
+        for (asked, target) in inquiry.asked.iter_mut().zip(decision.targets) {
             if target.change.is_none() {
                 continue;
             }
@@ -133,7 +133,7 @@ pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
             asked.changed = Some(at);
         }
         has_limits |= !ends.is_empty();
-        let wake = answer.wake.map(round::timestamp);
+        let wake = decision.wake.map(round::timestamp);
         let next = ends.values().copied().chain(wake).filter(|next| *next > at).min();
         let (Some(next), true) = (next, waiting.iter().any(|key| !barred.contains(key))) else {
             is_cut = false;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use model::{JobKey, Text};
 use scheduler::Micros;
-use scheduler::desk::{Belief, Claim, Fixed, Sizes, Usage};
+use scheduler::scheduling::{Belief, Claim, Fixed, Sizes, Usage};
 
 use super::holder::Holder;
 use super::tenants::Tenants;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Allocation, JobKey, LossKind, Share, ShareChange, ShareLoss, SlotId, Target, Text, Timestamp};
 use scheduler::GpuType;
-use scheduler::desk::{Books, Pools};
+use scheduler::scheduling::{Books, Pools};
 
 use super::filter::{self, NodeFilter};
 use super::foreign;

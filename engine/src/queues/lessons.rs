@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use model::{JobKey, Lesson, Measurements, Progress, Text, Timestamp, Uid};
-use scheduler::desk::{Belief, Lessons};
 use scheduler::learning::{Measured, Report};
+use scheduler::scheduling::{Belief, Lessons};
 use scheduler::{GpuType, Micros, Speeds};
 
 use super::ROOT;

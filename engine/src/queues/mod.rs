@@ -8,16 +8,16 @@
 //! | [`coordinator`] | enqueued jobs, which wait for nothing else before |
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`filter`] | which nodes could take a worker of a job |
-//! | [`round`] | targets: the question to `scheduler::desk`, and its answer |
+//! | [`round`] | targets: a snapshot of the cluster, and the decision of `scheduler::scheduling` on it |
 //! | [`namespaces`] | labels of namespaces, while a queue selects by them |
-//! | [`tenants`] | queues and cohorts as the desk takes them |
+//! | [`tenants`] | queues and cohorts in the form of `scheduler::scheduling` |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
 //! | [`forecast`] | when jobs that wait are expected to start |
 //!
 //! A *target* is what a job shall hold; a *share* is what it may hold now, and stands in the job's mirror before any of its pods
 //! is created. Places that were given up count until a mirror without them is acknowledged and their pods are seen gone. So no
-//! node and no quota is exceeded at any moment, whatever is lost or late. The desk sees targets, never what still counts.
+//! node and no quota is exceeded at any moment, whatever is lost or late. The scheduler sees targets, never what still counts.
 //!
 //! It must not create or delete anything: a job follows from its share ([`crate::decide`]). Folding a record needs no policy;
 //! deciding it again does. Tests: the scenarios with GPUs, and the walks of queues (`snapshots/tests/walks/queues.rs`), with the audit
@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Allocation, Event, Fact, JobKey, Kind, LabelSelector, NamespaceFact, QueueSpec, Target, Text, Timestamp};
 use scheduler::MemoryChange;
-use scheduler::desk::Ledger;
+use scheduler::scheduling::Ledger;
 
 pub use self::classes::Classes;
 use self::coordinator::Coordinator;
@@ -417,7 +417,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         let ends = waiting.flat_map(|holder| holder.refused.values()).filter(|until| **until > now);
         let refused_until = ends.min().copied();
         state.queues.wake_at(refused_until);
-        // What the desk decided stands for what was there before.
+        // The decision replaces earlier targets.
         allocation.targets.retain(|(key, _)| decided.allocation.targets.iter().all(|(other, _)| other != key));
         allocation.targets.extend(decided.allocation.targets);
         allocation.memory = decided.allocation.memory;

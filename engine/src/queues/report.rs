@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Share, ShareChange, Text, Timestamp, WaitingJob};
-use scheduler::desk::Reason;
+use scheduler::scheduling::Reason;
 
 use super::forecast::{self, Start, Starts};
 use super::grant;
@@ -95,7 +95,7 @@ fn counts_by(state: &State, name: impl Fn(&Holder) -> Text) -> BTreeMap<Text, Co
     all
 }
 
-/// Returns the state of every queue that has an object or jobs, as the desk sees it at a time. Changes nothing.
+/// Returns the state of every queue that has an object or jobs, as the scheduler sees it at a time. Changes nothing.
 pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
     let waits = round::decide(state, &grant::seen(state), now).waits;
     let starts = forecast::starts(state, now, forecast::ON_DEMAND);

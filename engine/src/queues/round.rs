@@ -1,4 +1,4 @@
-//! Rounds: the question to the desk, made of targets, nodes and queues, and targets made of its answer.
+//! Rounds: takes a snapshot of targets, nodes and queues, and turns the decision on it into targets.
 //!
 //! It never looks at what still counts: granting does. Tests: through [`super`].
 
@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use model::{Allocation, JobKey, LossKind, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp};
-use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Usage, Wait, Why};
 use scheduler::learning::Prior;
 use scheduler::placement::Node;
+use scheduler::scheduling::{self, Belief, Claim, Decision, Fixed, Ledger, Sizes, Snapshot, Usage, Wait, Why};
 use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::Queues;
@@ -23,7 +23,7 @@ use crate::state::State;
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
 pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Waiting)>>;
 
-/// A job that waits, with a reason that the desk does not know: no node could take its workers, or its queue does not select its
+/// A job that waits, with a reason that the scheduler does not know: no node could take its workers, or its queue does not select its
 /// namespace.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -67,7 +67,7 @@ fn future(resource: &Text) -> Text {
     Text::from(format!("~{resource}"))
 }
 
-/// The nodes as the desk takes them, and those that take nothing new. Where capacity does not count, one of them stands for what the
+/// The nodes in the form of `scheduler::scheduling`, and those that take nothing new. Where capacity does not count, one of them stands for what the
 /// cluster may still add.
 pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>) {
     let view = state.node_view();
@@ -116,7 +116,7 @@ struct Surroundings<'a> {
     gpus: u32,
 }
 
-/// A job as the desk is asked about it.
+/// A job in the snapshot that is decided on.
 pub(super) struct Asked<'a> {
     pub(super) key: &'a JobKey,
     id: Text,
@@ -282,7 +282,7 @@ pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Opti
     followed
 }
 
-/// What the desk is asked about: nodes, queues, and the jobs that hold or want places.
+/// Owned parts of a snapshot: nodes, queues, and the jobs that hold or want places.
 pub(super) struct Inquiry<'a> {
     filter: NodeFilter<'a>,
     nodes: Vec<Node>,
@@ -366,12 +366,12 @@ impl<'a> Inquiry<'a> {
         Some((wait.needs.checked_div(wait.width)?, each))
     }
 
-    /// Asks the desk. Returns `None` for an answer that cannot be carried out: it leaves everything as it is.
-    pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Answer> {
+    /// Returns the decision on a snapshot; `None` for one that cannot be carried out, which changes nothing.
+    pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Decision> {
         // Those of jobs come first: targets are read in their order.
         let asked = self.asked.iter().map(|asked| asked.claim(&self.tenants, now));
         let claims: Vec<Claim<'_>> = asked.chain(self.foreign.iter().map(Foreign::claim)).collect();
-        let question = Question {
+        let snapshot = Snapshot {
             now: micros(now),
             nodes: &self.nodes,
             closed: &self.closed,
@@ -381,41 +381,41 @@ impl<'a> Inquiry<'a> {
             packing: self.tenants.packing(),
             wake: None,
         };
-        desk::decide(ledger, &question).ok()
+        scheduling::decide(ledger, &snapshot).ok()
     }
 }
 
 /// Decides the targets of all jobs.
 pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Decided {
     let inquiry = Inquiry::new(state, seen, now);
-    let Some(answer) = inquiry.ask(&state.queues.ledger, now) else { return Decided::default() };
+    let Some(decision) = inquiry.ask(&state.queues.ledger, now) else { return Decided::default() };
     let asked = &inquiry.asked;
     let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
-    let mut decided = Decided { wake: answer.wake.map(timestamp), ..Decided::default() };
+    let mut decided = Decided { wake: decision.wake.map(timestamp), ..Decided::default() };
     let by_id: BTreeMap<&Text, &Asked<'_>> = asked.iter().map(|asked| (&asked.id, asked)).collect();
-    for wait in answer.waits {
+    for wait in decision.waits {
         if let Some(asked) = by_id.get(&wait.id) {
             let refusal = match wait.reason {
-                desk::Reason::NeverNodes => {
+                scheduling::Reason::NeverNodes => {
                     let why = inquiry.filter.why_none(asked.holder);
                     let none = why.map(|why| format!("no node can take a pod of it: {why}"));
                     none.or_else(|| inquiry.never_together(asked, &wait))
                 }
-                desk::Reason::Nodes => inquiry.not_together(asked, &wait),
-                desk::Reason::NoQueue => inquiry.not_selected(asked, wait.needs),
-                desk::Reason::Paused
-                | desk::Reason::BackOff(_)
-                | desk::Reason::Faulty(_)
-                | desk::Reason::NeverQuota
-                | desk::Reason::Quota
-                | desk::Reason::Behind(_)
-                | desk::Reason::Policy => None,
+                scheduling::Reason::Nodes => inquiry.not_together(asked, &wait),
+                scheduling::Reason::NoQueue => inquiry.not_selected(asked, wait.needs),
+                scheduling::Reason::Paused
+                | scheduling::Reason::BackOff(_)
+                | scheduling::Reason::Faulty(_)
+                | scheduling::Reason::NeverQuota
+                | scheduling::Reason::Quota
+                | scheduling::Reason::Behind(_)
+                | scheduling::Reason::Policy => None,
             };
             let queue = Text::from(asked.holder.queue());
             decided.waits.entry(queue).or_default().push((asked.key.clone(), Waiting { wait, refusal }));
         }
     }
-    for (asked, target) in asked.iter().zip(&answer.targets) {
+    for (asked, target) in asked.iter().zip(&decision.targets) {
         let share = asked.share(&target.on);
         if share == asked.before {
             continue;
@@ -427,8 +427,8 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         });
         decided.allocation.targets.push((asked.key.clone(), Target { share, why }));
     }
-    if !answer.memory.is_empty() {
-        decided.allocation.memory = Text::from(serde_json::to_string(&answer.memory).unwrap_or_default());
+    if !decision.memory.is_empty() {
+        decided.allocation.memory = Text::from(serde_json::to_string(&decision.memory).unwrap_or_default());
     }
     decided
 }

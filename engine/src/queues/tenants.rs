@@ -1,4 +1,4 @@
-//! Queues and cohorts as the desk takes them: quotas, rules, and the nodes that a queue selects.
+//! Queues and cohorts in the form of `scheduler::scheduling`: quotas, rules, and the nodes that a queue selects.
 //!
 //! Translates settings; decides nothing. Tests: through [`super`], and the studies that simulate an operator.
 
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{JobKey, NodeFact, QueueSpec, QuotaSpec, Text};
-use scheduler::desk::{self, Tenant};
 use scheduler::placement::Packing;
+use scheduler::scheduling::{self, Tenant};
 use scheduler::{GpuType, Micros};
 
 use super::ROOT;
@@ -18,38 +18,38 @@ use crate::state::State;
 /// Policy of the root queue.
 pub const ROOT_POLICY: &str = "fifo-backfill";
 
-/// Returns the settings of the root queue as the desk takes them.
-fn root_rules() -> Option<desk::Queue> {
-    scheduler::by_name(ROOT_POLICY).ok().map(|policy| desk::Queue::new(Arc::from(policy)))
+/// Returns the settings of the root queue in the form of `scheduler::scheduling`.
+fn root_rules() -> Option<scheduling::Queue> {
+    scheduler::by_name(ROOT_POLICY).ok().map(|policy| scheduling::Queue::new(Arc::from(policy)))
 }
 
-/// Returns the settings of a queue as the desk takes them, but for its nodes; `None` for a policy that this build does not know.
-fn rules(spec: &QueueSpec) -> Option<desk::Queue> {
+/// Returns the settings of a queue in the form of `scheduler::scheduling`, but for its nodes; `None` for a policy that this build does not know.
+fn rules(spec: &QueueSpec) -> Option<scheduling::Queue> {
     let policy = scheduler::by_name(&spec.policy).ok()?;
-    Some(desk::Queue {
+    Some(scheduling::Queue {
         by_priority: spec.by_priority,
         within: match spec.within {
-            model::WithinQueue::Never => desk::WithinQueue::Never,
-            model::WithinQueue::LowerPriority => desk::WithinQueue::LowerPriority,
-            model::WithinQueue::Any => desk::WithinQueue::Any,
+            model::WithinQueue::Never => scheduling::WithinQueue::Never,
+            model::WithinQueue::LowerPriority => scheduling::WithinQueue::LowerPriority,
+            model::WithinQueue::Any => scheduling::WithinQueue::Any,
         },
         reclaim: match spec.reclaim {
-            model::Reclaim::Never => desk::Reclaim::Never,
-            model::Reclaim::LowerPriority => desk::Reclaim::LowerPriority,
-            model::Reclaim::Any => desk::Reclaim::Any,
+            model::Reclaim::Never => scheduling::Reclaim::Never,
+            model::Reclaim::LowerPriority => scheduling::Reclaim::LowerPriority,
+            model::Reclaim::Any => scheduling::Reclaim::Any,
         },
         min_run: Micros::from_millis(spec.min_run_ms),
         paused: spec.paused,
         // A policy that may halt any job has an order of its own; a reservation in the queue's order would start the halted job again.
         backfill: match spec.within {
-            model::WithinQueue::Any => desk::Backfill::Policy,
-            model::WithinQueue::Never | model::WithinQueue::LowerPriority => desk::Backfill::Reserve,
+            model::WithinQueue::Any => scheduling::Backfill::Policy,
+            model::WithinQueue::Never | model::WithinQueue::LowerPriority => scheduling::Backfill::Reserve,
         },
-        ..desk::Queue::new(Arc::from(policy))
+        ..scheduling::Queue::new(Arc::from(policy))
     })
 }
 
-/// Queues and cohorts as the desk takes them.
+/// Queues and cohorts in the form of `scheduler::scheduling`.
 #[derive(Debug)]
 pub struct Tenants {
     /// All of them; the root queue is the first.
@@ -104,7 +104,7 @@ impl Tenants {
         for (name, spec) in specs {
             // A policy that this build does not know is refused when the object is read.
             let Some(queue) = rules(spec) else { continue };
-            let queue = desk::Queue { nodes: selected(spec, nodes()), ..queue };
+            let queue = scheduling::Queue { nodes: selected(spec, nodes()), ..queue };
             let parent = spec.cohort.as_ref().map(|cohort| {
                 *cohorts.entry(cohort).or_insert_with(|| {
                     tenants.all.push(Tenant {
@@ -120,7 +120,7 @@ impl Tenants {
             });
             let quota = spec.quota.iter().map(|(resource, quota)| {
                 let QuotaSpec { nominal, borrowing, lending } = *quota;
-                (gpu_type(resource), desk::Quota { nominal, borrowing, lending })
+                (gpu_type(resource), scheduling::Quota { nominal, borrowing, lending })
             });
             tenants.queues.insert(name.clone(), tenants.all.len());
             tenants.all.push(Tenant {

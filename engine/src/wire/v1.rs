@@ -148,7 +148,7 @@ pub(super) struct CheckpointRef<'a> {
 #[serde_as]
 #[derive(Serialize)]
 pub(super) struct QueuesRef<'a> {
-    pub(super) ledger: &'a scheduler::desk::Ledger,
+    pub(super) ledger: &'a scheduler::scheduling::Ledger,
     #[serde_as(as = "Vec<(_, share::Target)>")]
     pub(super) targets: Vec<(JobKey, model::Target)>,
     pub(super) resources: &'a [Text],
@@ -158,7 +158,7 @@ pub(super) struct QueuesRef<'a> {
 #[serde_as]
 #[derive(Deserialize)]
 pub(super) struct Queues {
-    pub(super) ledger: scheduler::desk::Ledger,
+    pub(super) ledger: scheduler::scheduling::Ledger,
     #[serde_as(as = "Vec<(_, share::Target)>")]
     pub(super) targets: Vec<(JobKey, model::Target)>,
     pub(super) resources: Vec<Text>,

@@ -129,11 +129,11 @@ fn later_wins(earlier: &Contestant, later: &Contestant) -> bool {
 mod tests {
     use super::*;
     use crate::policies::testing::elastic;
-    use crate::policy::{Snapshot, allocate};
+    use crate::policy::{PolicyInput, allocate};
 
     fn decide(now: u64, jobs: &mut [JobView], memory: &mut Memory) -> Vec<u32> {
-        let snapshot = Snapshot { now: Micros::from_secs(now), capacity: &[(GpuType(0), 2)], jobs };
-        let grants = allocate(&AfsP::default(), snapshot, memory).unwrap().grants;
+        let input = PolicyInput { now: Micros::from_secs(now), capacity: &[(GpuType(0), 2)], jobs };
+        let grants = allocate(&AfsP::default(), input, memory).unwrap().grants;
         for (job, &grant) in jobs.iter_mut().zip(&grants) {
             if grant.gpus > 0 && job.first_start.is_none() {
                 job.first_start = Some(Micros::from_secs(now));

@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::job::{Curve, JobView, Speeds};
     use crate::policies::testing::{elastic, shares};
-    use crate::policy::{Snapshot, allocate};
+    use crate::policy::{PolicyInput, allocate};
     use crate::units::{GpuMicros, Micros, Speed};
 
     fn running(mut job: JobView, gpus: u32, cost: u64) -> JobView {
@@ -308,8 +308,8 @@ mod tests {
         };
         let ask = |jobs: &[JobView], gpus| {
             let capacity = [(GpuType(0), gpus), (GpuType(1), 4)];
-            let snapshot = Snapshot { now: Micros::ZERO, capacity: &capacity, jobs };
-            allocate(&CostAwareGain::default(), snapshot, &mut Memory::default()).unwrap().grants
+            let input = PolicyInput { now: Micros::ZERO, capacity: &capacity, jobs };
+            allocate(&CostAwareGain::default(), input, &mut Memory::default()).unwrap().grants
         };
         let jobs = [on("a", 1100, 0), on("b", 4000, 0)];
         assert_eq!(ask(&jobs, 4), [Grant::of(GpuType(0), 4), Grant::of(GpuType(1), 4)]);

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
     use crate::job::{Curve, Speeds};
     use crate::policies::testing::{elastic, shares};
-    use crate::policy::{Snapshot, allocate};
+    use crate::policy::{PolicyInput, allocate};
     use crate::units::{Micros, Speed};
 
     const LINEAR: [u64; 8] = [1000, 2000, 3000, 4000, 5000, 6000, 7000, 8000];
@@ -142,8 +142,8 @@ mod tests {
             JobView { speeds, ..JobView::waiting(id, 1, 1, 4, Micros::ZERO) }
         };
         let jobs = [on("a", 1100), on("b", 4000)];
-        let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), 4), (GpuType(1), 4)], jobs: &jobs };
-        let grants = allocate(&Sia::default(), snapshot, &mut Memory::default()).unwrap().grants;
+        let input = PolicyInput { now: Micros::ZERO, capacity: &[(GpuType(0), 4), (GpuType(1), 4)], jobs: &jobs };
+        let grants = allocate(&Sia::default(), input, &mut Memory::default()).unwrap().grants;
         assert_eq!(grants, [Grant::of(GpuType(0), 4), Grant::of(GpuType(1), 4)]);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::job::{Curve, JobView, Speeds};
 use crate::memory::Memory;
-use crate::policy::{Policy, Snapshot, allocate};
+use crate::policy::{Policy, PolicyInput, allocate};
 use crate::units::{GpuType, Micros, Speed};
 
 /// A rigid job of `num` GPUs submitted at `secs`.
@@ -23,8 +23,8 @@ pub(super) fn elastic(id: &str, secs: u64, sizes: (u32, u32, u32), work: u64, mi
 
 /// GPUs by job, in the order given, on one pool of type 0.
 pub(super) fn shares(policy: &dyn Policy, gpus: u32, jobs: &[JobView]) -> Vec<u32> {
-    let snapshot = Snapshot { now: Micros::from_secs(1000), capacity: &[(GpuType(0), gpus)], jobs };
-    let allocation = allocate(policy, snapshot, &mut Memory::default()).unwrap();
+    let input = PolicyInput { now: Micros::from_secs(1000), capacity: &[(GpuType(0), gpus)], jobs };
+    let allocation = allocate(policy, input, &mut Memory::default()).unwrap();
     assert_eq!(allocation.refused, []);
     allocation.grants.iter().map(|g| g.gpus).collect()
 }

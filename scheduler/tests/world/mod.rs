@@ -1,4 +1,4 @@
-//! A small cluster whose jobs do at once what the desk decides: for the tests of the desk.
+//! A small cluster whose jobs follow decisions at once, for the tests of scheduling.
 
 #![allow(dead_code)] // Each test file uses a part.
 
@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Text;
-use scheduler::desk::{
-    Answer, Belief, Claim, Fixed, Ledger, Question, Queue, Quota, Reason, Sizes, Tenant, Usage, Wait, decide,
-};
 use scheduler::placement::{Node, Packing};
+use scheduler::scheduling::{
+    Belief, Claim, Decision, Fixed, Ledger, Queue, Quota, Reason, Sizes, Snapshot, Tenant, Usage, Wait, decide,
+};
 use scheduler::{Curve, GpuMicros, GpuType, Micros, Speeds, by_name};
 
 /// A job.
@@ -123,7 +123,7 @@ impl World {
         Self::new(slots, vec![Tenant::root("all", queue)], jobs)
     }
 
-    pub(crate) fn ask(&self) -> Answer {
+    pub(crate) fn ask(&self) -> Decision {
         let claims: Vec<Claim<'_>> = (self.jobs.iter())
             .map(|job| Claim {
                 id: &job.id,
@@ -143,7 +143,7 @@ impl World {
                 not_before: job.not_before,
             })
             .collect();
-        let question = Question {
+        let snapshot = Snapshot {
             now: self.now,
             nodes: &self.nodes,
             closed: &self.closed,
@@ -153,12 +153,12 @@ impl World {
             packing: Packing::Pack,
             wake: self.wake,
         };
-        decide(&self.ledger, &question).unwrap()
+        decide(&self.ledger, &snapshot).unwrap()
     }
 
     /// Makes what was decided what is.
-    pub(crate) fn enact(&mut self, answer: &Answer) {
-        for (job, target) in self.jobs.iter_mut().zip(&answer.targets) {
+    pub(crate) fn enact(&mut self, decision: &Decision) {
+        for (job, target) in self.jobs.iter_mut().zip(&decision.targets) {
             if target.change.is_none() {
                 continue;
             }
@@ -172,15 +172,15 @@ impl World {
             job.usage.changed = Some(self.now);
             job.held.clone_from(&target.on);
         }
-        self.ledger.apply(&answer.memory);
-        self.wake = answer.wake;
+        self.ledger.apply(&decision.memory);
+        self.wake = decision.wake;
     }
 
     /// Asks, and makes what was decided what is.
-    pub(crate) fn round(&mut self) -> Answer {
-        let answer = self.ask();
-        self.enact(&answer);
-        answer
+    pub(crate) fn round(&mut self) -> Decision {
+        let decision = self.ask();
+        self.enact(&decision);
+        decision
     }
 
     /// Lets time pass.
@@ -212,17 +212,17 @@ impl World {
     }
 }
 
-/// Changes of an answer, as text.
-pub(crate) fn changes(answer: &Answer) -> Vec<String> {
-    let text = |target: &scheduler::desk::Target| {
+/// Formats the changes of a decision.
+pub(crate) fn changes(decision: &Decision) -> Vec<String> {
+    let text = |target: &scheduler::scheduling::Target| {
         let change = target.change.as_ref()?;
         let beneficiary = change.beneficiary.as_ref().map(|id| format!(" for {id}")).unwrap_or_default();
         Some(format!("{} {:?}{beneficiary}", target.id, change.why))
     };
-    answer.targets.iter().filter_map(text).collect()
+    decision.targets.iter().filter_map(text).collect()
 }
 
-/// Waiting claims of an answer: place, name, reason.
-pub(crate) fn waiting(answer: &Answer) -> Vec<(u32, &str, &Reason)> {
-    answer.waits.iter().map(|Wait { id, place, reason, .. }| (*place, &**id, reason)).collect()
+/// Returns the pending claims of a decision: position, name, reason.
+pub(crate) fn waiting(decision: &Decision) -> Vec<(u32, &str, &Reason)> {
+    decision.waits.iter().map(|Wait { id, place, reason, .. }| (*place, &**id, reason)).collect()
 }

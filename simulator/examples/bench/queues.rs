@@ -1,4 +1,4 @@
-//! A whole round of the queues: the question to the desk, its answer, grants and reports, as a turn decides them.
+//! A whole round of the queues: snapshot, decision, grants and reports, as a turn decides them.
 //!
 //! The state is that of an operator with as many jobs as GPUs, of which about a quarter hold places. The pods of these exist and
 //! are bound nowhere, so shares count. Half of the rows have ten queues of one cohort, the others the root queue alone.

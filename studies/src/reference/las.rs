@@ -76,7 +76,7 @@ impl Policy for Las {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scheduler::{GpuType, Snapshot, allocate};
+    use scheduler::{GpuType, PolicyInput, allocate};
 
     #[test]
     fn a_job_over_the_threshold_gives_way_and_then_starts_from_nothing() {
@@ -84,8 +84,8 @@ mod tests {
         let mut memory = Memory::default();
         let mut jobs = [JobView::waiting("a", 3, 3, 3, Micros::ZERO), JobView::waiting("b", 2, 2, 2, Micros(1))];
         let mut decide = |now, jobs: &mut [JobView; 2]| {
-            let snapshot = Snapshot { now, capacity: &[(GpuType(0), 4)], jobs: &*jobs };
-            let grants = allocate(&policy, snapshot, &mut memory).unwrap().grants;
+            let input = PolicyInput { now, capacity: &[(GpuType(0), 4)], jobs: &*jobs };
+            let grants = allocate(&policy, input, &mut memory).unwrap().grants;
             for (job, grant) in jobs.iter_mut().zip(grants) {
                 if job.held.is_none() != grant.is_none() {
                     job.since = now;

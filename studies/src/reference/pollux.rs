@@ -59,7 +59,7 @@ impl Policy for PolluxTiresias {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scheduler::{GpuType, Snapshot, allocate};
+    use scheduler::{GpuType, PolicyInput, allocate};
 
     #[test]
     fn a_job_over_the_threshold_goes_behind() {
@@ -73,8 +73,8 @@ mod tests {
         assert_eq!(policy.wake(Micros::ZERO, &jobs, &memory), Some(Micros::from_secs(50)));
         let mut shares = |jobs: &[JobView]| {
             policy.review(Micros::from_secs(60), jobs, &mut memory);
-            let snapshot = Snapshot { now: Micros::from_secs(60), capacity: &[(GpuType(0), 3)], jobs };
-            allocate(&policy, snapshot, &mut memory).unwrap().grants.iter().map(|g| g.gpus).collect::<Vec<_>>()
+            let input = PolicyInput { now: Micros::from_secs(60), capacity: &[(GpuType(0), 3)], jobs };
+            allocate(&policy, input, &mut memory).unwrap().grants.iter().map(|g| g.gpus).collect::<Vec<_>>()
         };
         assert_eq!(shares(&jobs), [2, 0]);
         jobs[0].attained = GpuMicros::from_gpu_secs(120);

@@ -61,7 +61,7 @@ impl Policy for Shrink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scheduler::{GpuType, Snapshot, allocate};
+    use scheduler::{GpuType, PolicyInput, allocate};
 
     #[test]
     fn the_rest_goes_to_the_first_that_does_not_fit() {
@@ -71,8 +71,8 @@ mod tests {
         };
         let jobs = [job("a", 6, 0, 600), job("b", 8, 1, 80), job("c", 1, 2, 5)];
         let shares = |order| {
-            let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), 10)], jobs: &jobs };
-            let allocation = allocate(&Shrink { order }, snapshot, &mut Memory::default()).unwrap();
+            let input = PolicyInput { now: Micros::ZERO, capacity: &[(GpuType(0), 10)], jobs: &jobs };
+            let allocation = allocate(&Shrink { order }, input, &mut Memory::default()).unwrap();
             allocation.grants.iter().map(|g| g.gpus).collect::<Vec<_>>()
         };
         assert_eq!(shares(ShrinkOrder::Submitted), [6, 4, 0]);

@@ -1,13 +1,13 @@
 //! Which nodes workers are on, and what being spread costs.
 //!
-//! Placing is `scheduler::desk`'s: workers stay where they are, and are moved only where that is worth its price.
+//! Placing is `scheduler::scheduling`'s: workers stay where they are, and are moved only where that is worth its price.
 //! Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::id::Text;
-use scheduler::desk;
 use scheduler::placement::{Node, Packing, PlacementError, Prices};
+use scheduler::scheduling;
 use scheduler::{GpuType, Grant, Speed};
 
 use crate::input::Cluster;
@@ -15,7 +15,7 @@ use crate::input::Cluster;
 /// The nodes, and who is on them.
 #[derive(Debug)]
 pub(super) struct Floor {
-    workers: desk::Floor,
+    workers: scheduling::Floor,
     per_node: BTreeMap<GpuType, u32>,
     loss_milli: u32,
 }
@@ -33,7 +33,7 @@ impl Floor {
             }
         }
         let prices = Prices { across: [loss_milli; 3], ..Prices::default() };
-        Self { workers: desk::Floor::new(nodes, Packing::Pack, prices), per_node, loss_milli }
+        Self { workers: scheduling::Floor::new(nodes, Packing::Pack, prices), per_node, loss_milli }
     }
 
     /// Places jobs with what they hold; says which of them had workers moved.

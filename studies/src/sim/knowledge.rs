@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use scheduler::Micros;
-use scheduler::desk::outlived;
+use scheduler::scheduling::outlived;
 
 use crate::input::Work;
 

@@ -1,11 +1,11 @@
 //! Progress reports as an operator would get them: whole units of work, and how long they took.
 //!
-//! Owns turning exact progress into reports; [`scheduler::desk`] takes them in and makes the estimates. A unit of work is
+//! Owns turning exact progress into reports; [`scheduler::scheduling`] takes them in and makes the estimates. A unit of work is
 //! one second on one reference GPU, standing for some number of steps; how long it takes is not known. Tests: at the end
 //! of this file.
 
-use scheduler::desk::{Ledger, Lessons};
 use scheduler::learning::{Prior, Report};
+use scheduler::scheduling::{Ledger, Lessons};
 use scheduler::{GpuType, JobView, Micros, Speed};
 
 use super::live::Live;

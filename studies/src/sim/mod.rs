@@ -4,18 +4,18 @@
 //! and at the end of each file.
 
 mod clock;
-mod desk;
 mod floor;
 mod knowledge;
 mod learner;
 mod live;
 mod outcome;
 mod run;
+mod scheduling;
 
-pub use desk::{Office, Workers};
 pub use knowledge::{Knowledge, SizeKnowledge, SpeedKnowledge};
 pub use outcome::{Change, JobRecord, Outcome, Places, Sample};
 pub use run::{Error, run};
+pub use scheduling::{Office, Workers};
 
 use scheduler::Micros;
 
@@ -31,8 +31,8 @@ pub struct Settings {
     /// Share of its speed, in thousandths, that a job loses per node it spans beyond the fewest that could hold it;
     /// `None`: placement is not simulated.
     pub spread_loss_milli: Option<u32>,
-    /// The whole desk decides, as in the operator; `None`: the policy alone does, as in published studies.
-    pub desk: Option<Box<Office>>,
+    /// Cluster on which `scheduler::scheduling` decides, as in the operator; `None`: the policy alone decides, as in published studies.
+    pub setup: Option<Box<Office>>,
     /// Knowledge of the decisions.
     pub knowledge: Knowledge,
     /// True if every change of size is recorded, as the report needs it.
@@ -46,7 +46,7 @@ impl Default for Settings {
             round: None,
             restart_cost: Micros::ZERO,
             spread_loss_milli: None,
-            desk: None,
+            setup: None,
             knowledge: Knowledge::default(),
             keep_changes: false,
         }
@@ -73,7 +73,7 @@ impl Settings {
         if self.knowledge.speeds == SpeedKnowledge::Learnt {
             words.push("speeds learnt".to_owned());
         }
-        if self.desk.is_some() {
+        if self.setup.is_some() {
             words.push("decided as the operator does".to_owned());
         }
         if let Some(loss) = self.spread_loss_milli {

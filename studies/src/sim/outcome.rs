@@ -91,7 +91,7 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// All changes of size, ends included; empty unless they were asked for.
     pub changes: Vec<Change>,
-    /// All changes of nodes, ends not included; empty unless the whole desk decided.
+    /// All changes of nodes, ends not included; empty where the policy alone decided.
     pub places: Vec<Places>,
     /// Decisions taken.
     pub decisions: u64,

@@ -4,16 +4,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use scheduler::desk::{self, Ledger};
 use scheduler::placement::PlacementError;
-use scheduler::{Grant, JobView, Micros, Policy, Snapshot, Speed};
+use scheduler::scheduling::{self, Ledger};
+use scheduler::{Grant, JobView, Micros, Policy, PolicyInput, Speed};
 
 use super::clock;
-use super::desk::Held;
 use super::floor::Floor;
 use super::learner::{Learner, Pupil};
 use super::live::Live;
 use super::outcome::{Change, JobRecord, Outcome, Places, Sample};
+use super::scheduling::Held;
 use super::{Office, Settings, SpeedKnowledge};
 use crate::input::{Work, Workload, WorkloadJob};
 
@@ -26,9 +26,9 @@ pub enum Error {
     /// Workers cannot be placed.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The desk cannot answer.
+    /// A snapshot cannot be decided on.
     #[error(transparent)]
-    Desk(#[from] desk::Error),
+    Scheduling(#[from] scheduling::Error),
     /// The policy leaves out jobs for good.
     #[error("policy {policy} leaves out {refusal}")]
     Refused {
@@ -93,7 +93,7 @@ struct Simulation<'a> {
     learner: Option<Learner>,
     /// The nodes, where placement is simulated.
     floor: Option<Floor>,
-    /// Nodes of jobs, where the whole desk decides.
+    /// Nodes of jobs, where the scheduler decides on a cluster.
     on: Held,
     /// Knowledge kept between decisions.
     ledger: Ledger,
@@ -302,8 +302,8 @@ impl<'a> Simulation<'a> {
             let doubt = self.ledger.doubt();
             self.views.iter_mut().for_each(|view| view.doubt = doubt);
         }
-        let wake = match &self.settings.desk {
-            Some(office) => self.ask_desk(office)?,
+        let wake = match &self.settings.setup {
+            Some(office) => self.ask_scheduler(office)?,
             None => self.ask_policy()?,
         };
         self.decisions += 1;
@@ -320,8 +320,8 @@ impl<'a> Simulation<'a> {
 
     /// Asks the policy alone. Returns the time at which it wants to be asked again.
     fn ask_policy(&mut self) -> Result<Option<Micros>, Error> {
-        let snapshot = Snapshot { now: self.now, capacity: &self.capacity, jobs: &self.views };
-        let allocation = desk::ask(self.policy, snapshot, &mut self.ledger.memory)?;
+        let input = PolicyInput { now: self.now, capacity: &self.capacity, jobs: &self.views };
+        let allocation = scheduling::ask(self.policy, input, &mut self.ledger.memory)?;
         if let Some(refusal) = allocation.refused.into_iter().next() {
             return Err(Error::Refused { policy: self.policy.name().to_owned(), refusal });
         }
@@ -339,13 +339,13 @@ impl<'a> Simulation<'a> {
         Ok(self.policy.wake(self.now, &self.views, &self.ledger.memory))
     }
 
-    /// Asks the whole desk. Returns the time at which it wants to be asked again.
-    fn ask_desk(&mut self, office: &Office) -> Result<Option<Micros>, Error> {
+    /// Asks the scheduler for a decision. Returns the time at which it wants to be asked again.
+    fn ask_scheduler(&mut self, office: &Office) -> Result<Option<Micros>, Error> {
         let jobs: Vec<(&WorkloadJob, &JobView)> =
             self.places.iter().map(|&place| &self.workload.jobs[place]).zip(&self.views).collect();
-        let answer = self.on.ask(office, &self.ledger, self.now, &jobs)?;
-        self.ledger.apply(&answer.memory);
-        for (i, target) in answer.targets.into_iter().enumerate() {
+        let decision = self.on.ask(office, &self.ledger, self.now, &jobs)?;
+        self.ledger.apply(&decision.memory);
+        for (i, target) in decision.targets.into_iter().enumerate() {
             let place = self.places[i];
             let job = &self.workload.jobs[place];
             let (grant, moved) = self.on.take(office, job, target, self.now);
@@ -355,7 +355,7 @@ impl<'a> Simulation<'a> {
                 self.hold(i, grant);
             }
         }
-        Ok(answer.wake)
+        Ok(decision.wake)
     }
 
     /// Gives a job what was decided for it.

@@ -11,8 +11,8 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
-use scheduler::desk::{self, Tenant};
 use scheduler::placement::{Node, Packing};
+use scheduler::scheduling::{self, Tenant};
 use scheduler::{GpuType, Micros};
 use session::{Binding, Change, Latencies, Played, Queue, play};
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
@@ -46,13 +46,13 @@ fn queue(policy: &str) -> Queue {
     Queue { nodes: CLUSTER.0, gpus: CLUSTER.1, policy: policy.to_owned() }
 }
 
-/// Returns the whole desk with this queue alone.
+/// Returns a cluster with this queue alone.
 fn office(queue: &Queue) -> Office {
-    let rules = desk::Queue {
-        within: desk::WithinQueue::Any,
+    let rules = scheduling::Queue {
+        within: scheduling::WithinQueue::Any,
         min_run: Micros::ZERO,
-        backfill: desk::Backfill::Policy,
-        ..desk::Queue::new(Arc::from(scheduler::by_name(&queue.policy).unwrap()))
+        backfill: scheduling::Backfill::Policy,
+        ..scheduling::Queue::new(Arc::from(scheduler::by_name(&queue.policy).unwrap()))
     };
     let node = |n: u32| Node { gpu_type: GpuType(0), ..Node::new(format!("n{n:02}"), queue.gpus) };
     Office {
@@ -63,14 +63,14 @@ fn office(queue: &Queue) -> Office {
     }
 }
 
-/// Plays the study with speeds as jobs report them: the policy alone, as `trainyard schedule study` does with a trace, or by a desk.
+/// Plays the study with speeds as jobs report them: by the policy alone, as `trainyard schedule study` does with a trace, or on a cluster.
 fn study(workload: &Workload, policy: &str, restart_ms: u64, office: Option<Office>) -> Outcome {
     let settings = Settings {
         tick: Micros::from_millis(1),
         restart_cost: Micros::from_millis(restart_ms),
         knowledge: Knowledge { speeds: SpeedKnowledge::Learnt, ..Knowledge::default() },
         keep_changes: true,
-        desk: office.map(Box::new),
+        setup: office.map(Box::new),
         ..Settings::default()
     };
     run(workload, Entrant::find(policy).unwrap().policy.as_ref(), &settings).unwrap()
@@ -102,7 +102,7 @@ fn mean_of_operator(workload: &Workload, played: &Played) -> f64 {
     mean(workload.jobs.iter().enumerate().map(|(place, job)| played.ended[&place] - job.submitted.0 / 1000))
 }
 
-/// `ElasticTiresias` is left out: without the desk it grants GPUs that speed no job up. The desk and the operator do not.
+/// `ElasticTiresias` is left out: asked alone it grants GPUs that speed no job up. The scheduler and the operator do not.
 #[test]
 fn a_small_workload_has_the_same_sizes_at_the_same_times() {
     let workload = pollux(6);
@@ -115,14 +115,14 @@ fn a_small_workload_has_the_same_sizes_at_the_same_times() {
 }
 
 #[test]
-fn the_operator_decides_the_sizes_that_a_study_of_its_desk_decides() {
+fn the_operator_decides_the_sizes_that_a_study_decides() {
     let workload = pollux(20);
     for policy in POLICIES {
         let queue = queue(policy);
-        let desk = study(&workload, policy, 0, Some(office(&queue)));
+        let studied = study(&workload, policy, 0, Some(office(&queue)));
         let played = play(&workload, &queue, Latencies::default(), Binding::AsDecided);
-        assert_eq!(played.changes, changes(&desk), "{policy}");
-        let (study, operator) = (mean_of_study(&desk), mean_of_operator(&workload, &played));
+        assert_eq!(played.changes, changes(&studied), "{policy}");
+        let (study, operator) = (mean_of_study(&studied), mean_of_operator(&workload, &played));
         println!("{policy}: {} changes, mean completion {study:.1} s, {operator:.1} s", played.changes.len());
         assert!((study - operator).abs() < 0.001, "{policy}: {operator} s, not {study} s");
     }

@@ -14,7 +14,7 @@ use scheduler::learning::{Measured, Prior, Progress, Report};
 use scheduler::placement::{Demand, Node, Packing, Placement, Plan, repack};
 use scheduler::policies::las::Queues;
 use scheduler::{
-    Curve, GpuMicros, GpuType, JobError, JobView, Memory, Micros, Snapshot, Speed, Speeds, allocate, by_name,
+    Curve, GpuMicros, GpuType, JobError, JobView, Memory, Micros, PolicyInput, Speed, Speeds, allocate, by_name,
 };
 use serde_json::{Map, Value, json};
 
@@ -124,8 +124,8 @@ fn allocation(vector: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Value, 
     let gpus = vector.get("total_gpus")?.count()?;
     let places = vector.get("jobs")?.items()?;
     let jobs = places.iter().map(job).collect::<Result<Vec<_>, _>>()?;
-    let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
-    let allocation = allocate(&*policy, snapshot, &mut Memory::default())?;
+    let input = PolicyInput { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
+    let allocation = allocate(&*policy, input, &mut Memory::default())?;
     for refusal in &allocation.refused {
         let error = places.get(refusal.place).map(|place| place.error(&refusal.error.to_string()));
         if refusal.error == JobError::Duplicate {

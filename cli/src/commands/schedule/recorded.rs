@@ -56,7 +56,7 @@ pub(super) struct Told {
 pub(super) struct Recorded {
     /// To be played.
     pub(super) workload: Workload,
-    /// The queues, the nodes and the workers, for the desk.
+    /// The queues, the nodes and the workers, for the scheduler.
     pub(super) office: Office,
     /// Policies of the queues that have jobs, each once.
     pub(super) policies: Vec<String>,

@@ -168,7 +168,7 @@ impl Setup {
             round: self.round.map(Micros::from_millis),
             restart_cost: Micros::from_millis(self.restart_cost),
             spread_loss_milli: self.spread_loss,
-            desk: None,
+            setup: None,
             knowledge: Knowledge { sizes, speeds },
             keep_changes,
         })
@@ -229,7 +229,7 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
         // The operator knows nothing of how long a job will take.
         settings.knowledge.sizes = SizeKnowledge::Unknown;
     }
-    settings.desk = (!args.recorded.alone).then(|| Box::new(office));
+    settings.setup = (!args.recorded.alone).then(|| Box::new(office));
     Ok(Play { workload, entrant, settings })
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use model::{Text, Timestamp};
-use scheduler::{Curve, GpuType, JobView, Memory, Micros, Snapshot, Speed, Speeds, allocate, by_name};
+use scheduler::{Curve, GpuType, JobView, Memory, Micros, PolicyInput, Speed, Speeds, allocate, by_name};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -131,8 +131,8 @@ pub(super) fn answer(body: &[u8]) -> Result<Answer, Refusal> {
     let gpus = u32::try_from(request.gpus)
         .map_err(|_| Refusal::new(400, format!("NumGpu: {}: must be a number of GPUs", request.gpus)))?;
     let jobs: Vec<JobView> = request.ready_jobs.iter().map(Job::view).collect();
-    let snapshot = Snapshot { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
-    let allocation = allocate(&*policy, snapshot, &mut Memory::default());
+    let input = PolicyInput { now: Micros::ZERO, capacity: &[(GpuType(0), gpus)], jobs: &jobs };
+    let allocation = allocate(&*policy, input, &mut Memory::default());
     let allocation = allocation.map_err(|error| Refusal::new(500, error.to_string()))?;
     let mut given = BTreeMap::new();
     for (job, grant) in jobs.iter().zip(&allocation.grants) {

@@ -6,8 +6,8 @@ use super::*;
 use crate::input::{Cluster, OnBadRow, Trace};
 use crate::lineup::Entrant;
 use crate::sim::Workers;
-use scheduler::desk::{Queue, Tenant};
 use scheduler::placement::{Node, Packing};
+use scheduler::scheduling::{Queue, Tenant};
 use scheduler::{GpuType, Memory, Round};
 
 fn workload(rows: &str, cluster: &str) -> Workload {
@@ -117,7 +117,7 @@ fn a_policy_is_asked_again_when_it_wanted() {
 }
 
 #[test]
-fn the_desk_places_whole_workers_and_reserves_for_the_first_that_waits() {
+fn the_scheduler_places_whole_workers_and_reserves_for_the_first_that_waits() {
     let workload = workload("a,0,4,100\nb,1,8,10\nc,2,4,200\nd,3,2,50\n", "8");
     let policy = || Arc::from(Entrant::find("fifo-backfill").unwrap().policy);
     let office = Office {
@@ -130,12 +130,12 @@ fn the_desk_places_whole_workers_and_reserves_for_the_first_that_waits() {
             .map(|job| (job.name.clone(), Workers { width: 2, priority: 0, tenant: Some(0) }))
             .collect(),
     };
-    let settings = Settings { desk: Some(Box::new(office)), ..Settings::default() };
+    let settings = Settings { setup: Some(Box::new(office)), ..Settings::default() };
     // Alone, the policy lets c and then d pass b, which waits for both nodes.
     let alone = play(&workload, "fifo-backfill", &Settings::default());
     assert_eq!(starts_and_ends(&alone), [(0, 100), (202, 212), (2, 202), (100, 150)]);
-    let at_desk = play(&workload, "fifo-backfill", &settings);
-    assert_eq!(starts_and_ends(&at_desk), [(0, 100), (100, 110), (110, 310), (110, 160)]);
-    let on = |n: usize| at_desk.places[n].on.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+    let on_cluster = play(&workload, "fifo-backfill", &settings);
+    assert_eq!(starts_and_ends(&on_cluster), [(0, 100), (100, 110), (110, 310), (110, 160)]);
+    let on = |n: usize| on_cluster.places[n].on.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     assert_eq!([on(0), on(1), on(2), on(3)], ["n1 n1", "n1 n1 n2 n2", "n1 n1", "n2"]);
 }

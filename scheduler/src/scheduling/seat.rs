@@ -1,23 +1,23 @@
-//! A claim as the desk works on it: sizes in GPUs, what it holds, whether it may be changed, and its view for policies.
+//! A claim as a decision reads it: sizes in GPUs, what it holds, whether it may be changed, and its view for policies.
 //!
-//! Owns reading the question; decides nothing about budgets. Tests: through [`super::decide`].
+//! Owns reading the snapshot; decides nothing about budgets. Tests: through [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Text;
 
-use crate::desk::answer::Reason;
-use crate::desk::books::Books;
-use crate::desk::question::{Claim, Fixed, Pools, Question, Sizes, add, count};
-use crate::desk::reach::Reaches;
-use crate::desk::steps::{common, view_in_steps};
-use crate::desk::tenant::{Queue, Tenant};
 use crate::job::{Grant, JobError, JobView};
 use crate::placement::{Node, NodeSet};
+use crate::scheduling::books::Books;
+use crate::scheduling::decision::Reason;
+use crate::scheduling::reach::Reaches;
+use crate::scheduling::snapshot::{Claim, Fixed, Pools, Sizes, Snapshot, add, count};
+use crate::scheduling::steps::{common, view_in_steps};
+use crate::scheduling::tenant::{Queue, Tenant};
 use crate::units::{GpuType, Micros};
 
-/// A claim with what follows from the question.
+/// A claim with what follows from the snapshot.
 #[derive(Debug, Clone)]
 pub(super) struct Seat {
     pub(super) id: Text,
@@ -65,7 +65,7 @@ impl Seat {
 /// All claims, in their orders.
 #[derive(Debug)]
 pub(super) struct Board {
-    /// In the order of the question.
+    /// In the order of the snapshot.
     pub(super) seats: Vec<Seat>,
     /// Place of each in the order of all lines.
     pub(super) rank: Vec<u32>,
@@ -80,30 +80,30 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(question: &Question<'_>, types: &Pools, doubt: u32) -> Self {
+    pub(super) fn new(snapshot: &Snapshot<'_>, types: &Pools, doubt: u32) -> Self {
         let queue = |claim: &Claim<'_>| {
             let tenant = claim.tenant?;
-            Some((tenant, question.tenants.get(tenant)?.queue.as_ref()?))
+            Some((tenant, snapshot.tenants.get(tenant)?.queue.as_ref()?))
         };
         let mut widths: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
-        for claim in question.claims {
+        for claim in snapshot.claims {
             if let Some((tenant, _)) = queue(claim) {
                 widths.entry(tenant).or_default().push(claim.width.max(1));
             }
         }
         let steps: BTreeMap<usize, u32> = widths.into_iter().map(|(tenant, all)| (tenant, common(all))).collect();
-        let empty = Books::new(question.tenants, types);
+        let empty = Books::new(snapshot.tenants, types);
         let most = |&tenant: &usize| (tenant, types.keys().map(|&t| (t, empty.left(tenant, t))).collect());
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
-        let nodes: BTreeMap<&str, &Node> = question.nodes.iter().map(|node| (&*node.name, node)).collect();
-        let (reaches, of) = Reaches::new(question);
+        let nodes: BTreeMap<&str, &Node> = snapshot.nodes.iter().map(|node| (&*node.name, node)).collect();
+        let (reaches, of) = Reaches::new(snapshot);
         let mut held_together = HeldTogether::new(&nodes);
-        let mut seats: Vec<Seat> = (question.claims.iter().zip(of))
+        let mut seats: Vec<Seat> = (snapshot.claims.iter().zip(of))
             .map(|(claim, reach)| {
                 let queue = queue(claim);
                 let step = queue.and_then(|(tenant, _)| steps.get(&tenant)).copied().unwrap_or(1);
                 let places = reaches.places(claim.held);
-                let mut seat = Seat { places, reach, ..seat(question.now, claim, queue, &nodes, (step, doubt)) };
+                let mut seat = Seat { places, reach, ..seat(snapshot.now, claim, queue, &nodes, (step, doubt)) };
                 if seat.barred.is_none() {
                     let most = queue.and_then(|(tenant, _)| most.get(&tenant));
                     let workers = held_together.workers(&reaches, &seat);
@@ -113,7 +113,7 @@ impl Board {
                 seat
             })
             .collect();
-        let order = line_order(&mut seats, question);
+        let order = line_order(&mut seats, snapshot);
         let mut rank = vec![0_u32; seats.len()];
         let mut lines: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (turn, place) in (0..).zip(order) {
@@ -168,9 +168,9 @@ impl Board {
 }
 
 /// Places by priority where it counts, submission, id. A second claim of one id is barred.
-fn line_order(seats: &mut [Seat], question: &Question<'_>) -> Vec<usize> {
+fn line_order(seats: &mut [Seat], snapshot: &Snapshot<'_>) -> Vec<usize> {
     let counts = |tenant: Option<usize>| {
-        let queue = tenant.and_then(|tenant| question.tenants.get(tenant)).and_then(|tenant| tenant.queue.as_ref());
+        let queue = tenant.and_then(|tenant| snapshot.tenants.get(tenant)).and_then(|tenant| tenant.queue.as_ref());
         queue.is_some_and(|queue| queue.by_priority)
     };
     let mut by_id: Vec<usize> = (0..seats.len()).collect();
@@ -339,10 +339,10 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    pub(super) fn new(question: &Question<'_>) -> Self {
+    pub(super) fn new(snapshot: &Snapshot<'_>) -> Self {
         let mut fixed: BTreeMap<&str, u32> = BTreeMap::new();
         let mut held: BTreeMap<&str, u32> = BTreeMap::new();
-        for claim in question.claims {
+        for claim in snapshot.claims {
             let map = if claim.fixed == Fixed::Place { &mut fixed } else { &mut held };
             for node in claim.held {
                 let sum = map.entry(&**node).or_default();
@@ -350,9 +350,9 @@ impl Ground {
             }
         }
         let on = |map: &BTreeMap<&str, u32>, node: &Node| map.get(&*node.name).copied().unwrap_or_default();
-        let without_claim = question.taken.iter().map(|(node, sums)| (&**node, sums.clone()));
+        let without_claim = snapshot.taken.iter().map(|(node, sums)| (&**node, sums.clone()));
         let mut taken: BTreeMap<&str, Vec<u64>> = without_claim.collect();
-        for claim in question.claims.iter().filter(|claim| claim.fixed == Fixed::Place && !claim.needs.is_empty()) {
+        for claim in snapshot.claims.iter().filter(|claim| claim.fixed == Fixed::Place && !claim.needs.is_empty()) {
             for node in claim.held {
                 let sums = taken.entry(&**node).or_insert_with(|| vec![0; claim.needs.len()]);
                 sums.iter_mut().zip(claim.needs).for_each(|(sum, need)| *sum = sum.saturating_add(*need));
@@ -360,12 +360,12 @@ impl Ground {
         }
         let usable = |node: &Node| {
             let slots = node.slots.saturating_sub(on(&fixed, node));
-            let most = if question.closed.contains(&node.name) { on(&held, node) } else { u32::MAX };
+            let most = if snapshot.closed.contains(&node.name) { on(&held, node) } else { u32::MAX };
             let mut node = Node { slots: slots.min(most), ..node.clone() };
             node.use_others(taken.get(&*node.name).map_or(&[], Vec::as_slice), 1);
             node
         };
-        let mut nodes: Vec<Node> = question.nodes.iter().map(usable).collect();
+        let mut nodes: Vec<Node> = snapshot.nodes.iter().map(usable).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let mut pools = Pools::new();
         for node in &nodes {

@@ -109,9 +109,9 @@ impl Queue {
 /// A queue, or a cohort of queues.
 #[derive(Debug, Clone)]
 pub struct Tenant {
-    /// Name, unique in the question.
+    /// Name, unique in the snapshot.
     pub name: Text,
-    /// Place of its cohort in [`super::Question::tenants`]; `None`: it shares with no other.
+    /// Place of its cohort in [`super::Snapshot::tenants`]; `None`: it shares with no other.
     pub parent: Option<usize>,
     /// Quota by GPU type; a type not listed is not its own. `None`: all there is, without a limit.
     pub quota: Option<BTreeMap<GpuType, Quota>>,

@@ -1,4 +1,4 @@
-//! The question put to the desk: claims, nodes and tenants at one time.
+//! Input of a decision: claims, nodes and tenants at one time.
 //!
 //! Plain values; decides nothing. Tests: through [`super::decide`].
 
@@ -8,9 +8,9 @@ use std::sync::Arc;
 use model::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::desk::lessons::Belief;
-use crate::desk::tenant::Tenant;
 use crate::placement::{Node, Packing};
+use crate::scheduling::lessons::Belief;
+use crate::scheduling::tenant::Tenant;
 use crate::units::{GpuMicros, GpuType, Micros};
 
 /// GPUs by type.
@@ -66,9 +66,9 @@ pub struct Usage {
 /// A job that wants workers, or holds them.
 #[derive(Debug, Clone, Copy)]
 pub struct Claim<'a> {
-    /// Name, unique in the question. The last tie-break.
+    /// Name, unique in the snapshot. The last tie-break.
     pub id: &'a Text,
-    /// Place of its queue in [`Question::tenants`]; `None`: it belongs to no queue, and gets nothing new.
+    /// Place of its queue in [`Snapshot::tenants`]; `None`: it belongs to no queue, and gets nothing new.
     pub tenant: Option<usize>,
     /// Sizes in workers.
     pub sizes: Sizes,
@@ -98,9 +98,9 @@ pub struct Claim<'a> {
     pub not_before: Micros,
 }
 
-/// All that a decision depends on, next to [`super::Ledger`].
+/// Input of a decision, next to [`super::Ledger`].
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct Snapshot<'a> {
     /// The time.
     pub now: Micros,
     /// Nodes, with what each has when it is empty.
@@ -115,7 +115,7 @@ pub struct Question<'a> {
     pub claims: &'a [Claim<'a>],
     /// Rule by which nodes are filled.
     pub packing: Packing,
-    /// [`super::Answer::wake`] of the last answer. It stands until it has passed, so that it cannot recede.
+    /// [`super::Decision::wake`] of the last decision. It stands until it has passed, so that it cannot recede.
     pub wake: Option<Micros>,
 }
 

@@ -1,4 +1,4 @@
-//! The answer of the desk: targets, and why a claim waits.
+//! A decision: targets, and why a claim is pending.
 //!
 //! Plain values; decides nothing. Tests: through [`super::decide`].
 
@@ -11,9 +11,9 @@ use crate::job::JobError;
 use crate::memory::MemoryChange;
 use crate::units::{GpuType, Micros};
 
-/// The answer to a question.
+/// Decision on a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Decision {
     /// One target per claim, in the order of the claims.
     pub targets: Vec<Target>,
     /// Change of the policies' memory, for [`super::Ledger::apply`].

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::desk::question::Pools;
-use crate::desk::tenant::Tenant;
+use crate::scheduling::snapshot::Pools;
+use crate::scheduling::tenant::Tenant;
 use crate::units::GpuType;
 
-/// Quota of a tenant without one: more GPUs than any question has.
+/// Quota of a tenant without one: more GPUs than any snapshot has.
 const UNLIMITED: u64 = u32::MAX as u64;
 
 /// Account of one tenant for one GPU type.
@@ -144,7 +144,7 @@ fn members_first(tenants: &[Tenant]) -> Vec<(usize, Option<usize>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desk::tenant::Quota;
+    use crate::scheduling::tenant::Quota;
 
     const TYPE: GpuType = GpuType(0);
 

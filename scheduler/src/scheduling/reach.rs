@@ -3,16 +3,16 @@
 //! A claim reaches the nodes of its queue that fit it and do not refuse it. It can *use* those of them that have the GPUs of one worker
 //! when they are empty. Claims of one queue, one set of fitting nodes and one width share a reach, so a decision walks the nodes once for each.
 //! Most claims reach every node of their GPU types: they have no reach here, and everything is judged by sums. Decides nothing.
-//! Tests: at the end of this file, and `tests/desk/nodes.rs`.
+//! Tests: at the end of this file, and `tests/scheduling_nodes.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::Text;
 
-use crate::desk::question::{Claim, Fixed, Pools, Question, add};
-use crate::desk::seat::Seat;
 use crate::placement::{Node, NodeSet};
+use crate::scheduling::seat::Seat;
+use crate::scheduling::snapshot::{Claim, Fixed, Pools, Snapshot, add};
 use crate::units::GpuType;
 
 /// Numbers of nodes by their GPUs, by type.
@@ -33,7 +33,7 @@ pub(super) struct Reach {
     rooms: Rooms,
 }
 
-/// Reaches of the claims of a question.
+/// Reaches of the claims of a snapshot.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reaches {
     /// Those that leave nodes out.
@@ -56,23 +56,23 @@ type Sets = BTreeMap<usize, NodeSet>;
 
 impl Reaches {
     /// Returns the reaches, and that of each claim; `None` of a claim that can use every node of its types.
-    pub(super) fn new(question: &Question<'_>) -> (Self, Vec<Option<usize>>) {
-        let mut nodes: Vec<&Node> = question.nodes.iter().collect();
+    pub(super) fn new(snapshot: &Snapshot<'_>) -> (Self, Vec<Option<usize>>) {
+        let mut nodes: Vec<&Node> = snapshot.nodes.iter().collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let names = nodes.iter().map(|node| node.name.clone()).collect();
         let mut reaches = Self { rooms: rooms(nodes.iter().copied()), names, ..Self::default() };
-        for (place, node) in nodes.iter().enumerate().filter(|(_, node)| !question.closed.contains(&node.name)) {
+        for (place, node) in nodes.iter().enumerate().filter(|(_, node)| !snapshot.closed.contains(&node.name)) {
             reaches.by_type.entry(node.gpu_type).or_default().insert(place);
         }
         let mut sets = Sets::new();
         let mut known: BTreeMap<Key<'_>, Option<usize>> = BTreeMap::new();
-        let mut of = Vec::with_capacity(question.claims.len());
-        for claim in question.claims {
+        let mut of = Vec::with_capacity(snapshot.claims.len());
+        for claim in snapshot.claims {
             if claim.fixed == Fixed::Place {
                 of.push(None);
                 continue;
             }
-            let queue = claim.tenant.and_then(|tenant| question.tenants.get(tenant)?.queue.as_ref()?.nodes.as_ref());
+            let queue = claim.tenant.and_then(|tenant| snapshot.tenants.get(tenant)?.queue.as_ref()?.nodes.as_ref());
             let types = claim.belief.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
             let key = (queue.map(address), claim.fits.map(address), claim.width.max(1), types, claim.avoid);
             let reach = if let Some(reach) = known.get(&key) {

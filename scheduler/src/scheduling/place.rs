@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use model::Text;
 
-use crate::desk::line::Head;
-use crate::desk::seat::{Board, Ground, Seat};
 use crate::job::Grant;
 use crate::placement::{Demand, Node, NodeSet, Packing, Placement, PlacementError, Prices, settle};
+use crate::scheduling::line::Head;
+use crate::scheduling::seat::{Board, Ground, Seat};
 
 /// Nodes of all claims.
 #[derive(Debug, Clone, Default)]

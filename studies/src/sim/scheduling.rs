@@ -1,4 +1,4 @@
-//! Decisions by the whole desk, as the operator takes them: whole workers on nodes, a queue's quota and rights, and a
+//! Decisions by `scheduler::scheduling`, as the operator takes them: whole workers on nodes, a queue's quota and rights, and a
 //! reservation for the first job that waits.
 //!
 //! Owns what the operator keeps between decisions: nodes of each job, and the time of its last change. Tests: `run/tests.rs`, and
@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::id::Text;
-use scheduler::desk::{self, Answer, Belief, Claim, Fixed, Ledger, Question, Sizes, Target, Tenant, Usage};
 use scheduler::placement::{Node, Packing};
+use scheduler::scheduling::{self, Belief, Claim, Decision, Fixed, Ledger, Sizes, Snapshot, Target, Tenant, Usage};
 use scheduler::{Grant, JobView, Micros};
 
 use crate::input::WorkloadJob;
@@ -24,7 +24,7 @@ pub struct Workers {
     pub tenant: Option<usize>,
 }
 
-/// What the desk is asked about besides jobs.
+/// Cluster that jobs are scheduled on: queues, nodes and workers.
 #[derive(Debug, Clone)]
 pub struct Office {
     /// Queues and cohorts. The policy of each queue decides on its jobs.
@@ -51,18 +51,18 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Asks the desk. Changes nothing.
+    /// Returns the decision on the jobs. Changes nothing.
     pub(super) fn ask(
         &self,
         office: &Office,
         ledger: &Ledger,
         now: Micros,
         jobs: &[(&WorkloadJob, &JobView)],
-    ) -> Result<Answer, desk::Error> {
+    ) -> Result<Decision, scheduling::Error> {
         let beliefs: Vec<Belief> = jobs.iter().map(|(_, view)| belief(view)).collect();
         let claim = |((job, view), belief)| self.claim(office.workers(job), view, belief);
         let claims: Vec<Claim<'_>> = jobs.iter().copied().zip(&beliefs).map(claim).collect();
-        let question = Question {
+        let snapshot = Snapshot {
             now,
             nodes: &office.nodes,
             closed: &BTreeSet::new(),
@@ -72,7 +72,7 @@ impl Held {
             packing: office.packing,
             wake: None,
         };
-        desk::decide(ledger, &question)
+        scheduling::decide(ledger, &snapshot)
     }
 
     fn claim<'a>(&'a self, workers: Workers, view: &'a JobView, belief: &'a Belief) -> Claim<'a> {

@@ -6,15 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::desk::question::{Pools, add, count, take};
-use crate::desk::reach::Blocked;
-use crate::desk::seat::{Board, Seat};
-use crate::desk::steps::{in_steps, whole};
-use crate::desk::tenant::{Backfill, Queue, Tenant};
 use crate::job::{Grant, JobView};
 use crate::memory::Memory;
 use crate::placement::NodeSet;
-use crate::policy::{Error, Snapshot, allocate};
+use crate::policy::{Error, PolicyInput, allocate};
+use crate::scheduling::reach::Blocked;
+use crate::scheduling::seat::{Board, Seat};
+use crate::scheduling::snapshot::{Pools, add, count, take};
+use crate::scheduling::steps::{in_steps, whole};
+use crate::scheduling::tenant::{Backfill, Queue, Tenant};
 use crate::units::{GpuType, Micros};
 
 /// Limits on what a decision may change, found out while deciding. They only ever grow.
@@ -254,8 +254,8 @@ impl Line<'_> {
         let jobs: Vec<JobView> = places.iter().filter_map(&mut view).collect();
         let capacity: Vec<(GpuType, u32)> =
             pool.iter().map(|(&gpu_type, &gpus)| (gpu_type, in_steps(gpus, step))).collect();
-        let snapshot = Snapshot { now: self.now, capacity: &capacity, jobs: &jobs };
-        let grants = allocate(&*self.queue.policy, snapshot, memory)?.grants;
+        let input = PolicyInput { now: self.now, capacity: &capacity, jobs: &jobs };
+        let grants = allocate(&*self.queue.policy, input, memory)?.grants;
         Ok(grants.into_iter().map(|grant| Grant::of(grant.gpu_type, grant.gpus.saturating_mul(step))).collect())
     }
 

@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::desk::answer::{Reason, Wait};
-use crate::desk::line::{Head, Limits};
-use crate::desk::question::{Pools, count};
-use crate::desk::seat::{Board, Seat};
-use crate::desk::tenancy::Share;
 use crate::job::Grant;
+use crate::scheduling::decision::{Reason, Wait};
+use crate::scheduling::line::{Head, Limits};
+use crate::scheduling::seat::{Board, Seat};
+use crate::scheduling::snapshot::{Pools, count};
+use crate::scheduling::tenancy::Share;
 
 /// Describes the claims that hold nothing, in the order of their lines; those without a queue come last.
 pub(super) fn waits(

@@ -1,4 +1,4 @@
-//! Decisions of the desk where claims may use a part of the nodes: reach, other resources, reservation, halts.
+//! Decisions of the scheduler where claims may use a part of the nodes: reach, other resources, reservation, halts.
 
 mod world;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use model::Text;
 use proptest::prelude::*;
-use scheduler::desk::{Queue, Quota, Reason, Sizes, WithinQueue};
+use scheduler::scheduling::{Queue, Quota, Reason, Sizes, WithinQueue};
 use world::{Job, World, changes, cohort, job, member, queue, waiting};
 
 fn nodes_of(world: &World) -> Vec<String> {
@@ -17,9 +17,9 @@ fn nodes_of(world: &World) -> Vec<String> {
 fn workers_are_placed_on_nodes_that_fit_them_and_stay_where_they_are() {
     let jobs = vec![job("a", 2, 0).on(&["n2"]), job("b", 2, 1), job("c", 1, 2).on(&["n3"])];
     let mut world = World::alone(&[2, 2], queue("fifo-backfill"), jobs);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(nodes_of(&world), ["n2 n2", "n1 n1", ""]);
-    assert_eq!(waiting(&answer), [(1, "c", &Reason::NeverNodes)], "no node fits it");
+    assert_eq!(waiting(&decision), [(1, "c", &Reason::NeverNodes)], "no node fits it");
     // Nodes that fit no more keep what runs.
     world.jobs[0] = world.jobs[0].clone().on(&["n1"]);
     assert!(changes(&world.round()).is_empty());
@@ -37,8 +37,8 @@ fn other_resources_are_shared_out_as_gpus_are() {
     world.round();
     assert_eq!(nodes_of(&world), ["n1 n1", "n2 n2", "n1 n1"]);
     world.jobs.push(needing("d", 1, 3, 3));
-    let answer = world.round();
-    assert_eq!(waiting(&answer), [(1, "d", &Reason::Nodes)]);
+    let decision = world.round();
+    assert_eq!(waiting(&decision), [(1, "d", &Reason::Nodes)]);
     world.jobs.remove(1);
     world.round();
     assert_eq!(nodes_of(&world), ["n1 n1", "n1 n1", "n2"]);
@@ -66,10 +66,10 @@ fn a_gang_whose_workers_never_fit_together_holds_nothing_back() {
         for node in &mut world.nodes {
             node.others = vec![8];
         }
-        let answer = world.round();
+        let decision = world.round();
         assert_eq!(nodes_of(&world), want, "{cpus} CPUs, on {on:?}");
         let waits = if cpus == 5 { (1, "gang", &Reason::NeverNodes) } else { (1, "next", &Reason::Quota) };
-        assert_eq!(waiting(&answer), [waits]);
+        assert_eq!(waiting(&decision), [waits]);
     }
 }
 
@@ -98,10 +98,10 @@ fn the_first_that_waits_reserves_nodes_that_it_can_use() {
         ]
     };
     let mut world = World::alone(&[8, 8, 4], queue("fifo-backfill"), jobs());
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(nodes_of(&world), ["n1", "", "n3", ""]);
     let behind = Reason::Behind("gang".into());
-    assert_eq!(waiting(&answer), [(1, "gang", &Reason::Nodes), (2, "large", &behind)]);
+    assert_eq!(waiting(&decision), [(1, "gang", &Reason::Nodes), (2, "large", &behind)]);
     world.jobs.remove(0);
     world.round();
     assert_eq!(nodes_of(&world), ["n1 n2", "n3", ""], "the gang had both nodes left");
@@ -160,9 +160,9 @@ fn a_claim_halts_only_what_is_on_nodes_that_it_can_use() {
         assert_eq!(nodes_of(&world), ["n1 n1", "n2 n2"]);
         world.pass(10);
         world.jobs.push(high(names));
-        let answer = world.round();
+        let decision = world.round();
         assert_eq!(nodes_of(&world), want);
-        assert!(changes(&answer).contains(&lost.to_owned()), "{answer:?}");
+        assert!(changes(&decision).contains(&lost.to_owned()), "{decision:?}");
     }
     // Where none is in its way it waits, and no job is halted in vain.
     let mut world = World::alone(
@@ -217,7 +217,7 @@ proptest! {
         let mut world = world_of(&slots, &others, &numbers, within);
         for _ in 0..4 {
             let before: BTreeMap<Text, Vec<Text>> = world.jobs.iter().map(|job| (job.id.clone(), job.held.clone())).collect();
-            let answer = world.round();
+            let decision = world.round();
             let mut needs: BTreeMap<&Text, u64> = BTreeMap::new();
             for job in &world.jobs {
                 for node in &job.held {
@@ -229,7 +229,7 @@ proptest! {
                 prop_assert!(world.by_node().get(&node.name).copied().unwrap_or_default() <= node.slots);
                 prop_assert!(needs.get(&node.name).copied().unwrap_or_default() <= node.others[0], "{node:?}");
             }
-            for target in &answer.targets {
+            for target in &decision.targets {
                 let beneficiary = target.change.as_ref().and_then(|change| change.beneficiary.as_ref());
                 let Some(gainer) = beneficiary.and_then(|id| world.jobs.iter().find(|job| job.id == *id)) else { continue };
                 prop_assert!(!gainer.held.is_empty(), "{} was halted for {}, which does not run", target.id, gainer.id);

@@ -1,4 +1,4 @@
-//! Properties of every decision of the desk, on any input and with every policy: asking again changes nothing, nodes and
+//! Properties of every decision of the scheduler, on any input and with every policy: asking again changes nothing, nodes and
 //! quotas are kept, gangs and workers are whole, the order of the claims does not matter, rights are kept, and no job is
 //! changed against its will twice within its protection.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use scheduler::desk::{Answer, Backfill, Fixed, Queue, Quota, Reclaim, Sizes, Tenant, Why, WithinQueue};
+use scheduler::scheduling::{Backfill, Decision, Fixed, Queue, Quota, Reclaim, Sizes, Tenant, Why, WithinQueue};
 use scheduler::{GpuMicros, GpuType, Micros, NAMES};
 use world::{Job, World, changes, cohort, job, member, queue};
 
@@ -120,8 +120,8 @@ fn check(world: &World) -> Result<(), TestCaseError> {
 }
 
 /// Checks that new workers are on nodes of their queue.
-fn check_nodes(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
-    for (job, target) in before.jobs.iter().zip(&answer.targets) {
+fn check_nodes(before: &World, decision: &Decision) -> Result<(), TestCaseError> {
+    for (job, target) in before.jobs.iter().zip(&decision.targets) {
         let queue = before.tenants[job.tenant.unwrap()].queue.as_ref().unwrap();
         let Some(nodes) = &queue.nodes else { continue };
         let on = |workers: &[model::Text], node: &model::Text| workers.iter().filter(|on| *on == node).count();
@@ -133,8 +133,8 @@ fn check_nodes(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
 }
 
 /// Checks that what was taken away was taken by right, for a job that gained, and not too soon.
-fn check_rights(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
-    for (job, target) in before.jobs.iter().zip(&answer.targets) {
+fn check_rights(before: &World, decision: &Decision) -> Result<(), TestCaseError> {
+    for (job, target) in before.jobs.iter().zip(&decision.targets) {
         let Some(change) = target.change.as_ref().filter(|_| target.on.len() < job.held.len()) else { continue };
         prop_assert!(job.fixed == Fixed::No);
         let tenant = &before.tenants[job.tenant.unwrap()];
@@ -146,7 +146,7 @@ fn check_rights(before: &World, answer: &Answer) -> Result<(), TestCaseError> {
         prop_assert!(beneficiary.is_some(), "{} {:?} without a beneficiary", job.id, change);
         let place = before.jobs.iter().position(|other| Some(&other.id) == beneficiary).unwrap();
         let gainer = &before.jobs[place];
-        prop_assert!(answer.targets[place].on.len() > gainer.held.len(), "{} gains nothing", gainer.id);
+        prop_assert!(decision.targets[place].on.len() > gainer.held.len(), "{} gains nothing", gainer.id);
         let permissions = before.tenants[gainer.tenant.unwrap()].queue.as_ref().unwrap();
         let is_higher = gainer.priority > job.priority;
         let right = match change.why {
@@ -181,13 +181,13 @@ proptest! {
         for ((step, late), n) in steps.into_iter().zip(late).zip(0..) {
             let (secs, ends, is_end) = step;
             let before = world.clone();
-            let answer = world.round();
+            let decision = world.round();
             check(&world)?;
-            check_rights(&before, &answer)?;
-            check_nodes(&before, &answer)?;
+            check_rights(&before, &decision)?;
+            check_nodes(&before, &decision)?;
             prop_assert_eq!(changes(&world.ask()), Vec::<String>::new(), "asked again");
             prop_assert!(world.ask().memory.is_empty(), "memory at the same time");
-            for wait in &answer.waits {
+            for wait in &decision.waits {
                 prop_assert!(wait.place > 0 && !wait.to_string().is_empty());
             }
             world.pass(secs);

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 
 use model::Text;
 
-use crate::desk::books::Books;
-use crate::desk::free::Free;
-use crate::desk::question::{Pools, add, count, take};
-use crate::desk::tenant::Tenant;
+use crate::scheduling::books::Books;
+use crate::scheduling::free::Free;
+use crate::scheduling::snapshot::{Pools, add, count, take};
+use crate::scheduling::tenant::Tenant;
 use crate::units::GpuType;
 
 /// A queue that takes part.
@@ -324,8 +324,8 @@ fn parts(free: u32, caps: &[(u32, u32)]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desk::tenant::Quota;
     use crate::placement::Node;
+    use crate::scheduling::tenant::Quota;
 
     const TYPE: GpuType = GpuType(0);
 

@@ -1,4 +1,4 @@
-//! Decisions of the desk in small clusters: gangs, widths, reservation, tenancy, rights, fixed claims, reasons.
+//! Decisions of the scheduler in small clusters: gangs, widths, reservation, tenancy, rights, fixed claims, reasons.
 
 mod world;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::Text;
-use scheduler::desk::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, Tenant, WithinQueue};
+use scheduler::scheduling::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, Tenant, WithinQueue};
 use scheduler::{GpuMicros, Micros, Speeds};
 use world::{World, changes, cohort, job, member, queue, waiting};
 
@@ -17,10 +17,10 @@ fn quota(nominal: u32, borrowing: u32) -> Quota {
 #[test]
 fn of_two_gangs_with_room_for_one_the_first_runs_whole() {
     let mut world = World::alone(&[1, 1], queue("fifo-backfill"), vec![job("b", 2, 1), job("a", 2, 0)]);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [0, 2]);
-    assert_eq!(changes(&answer), ["a Started"]);
-    assert_eq!(answer.waits[0].to_string(), "needs 2 GPUs; the nodes have 0 left");
+    assert_eq!(changes(&decision), ["a Started"]);
+    assert_eq!(decision.waits[0].to_string(), "needs 2 GPUs; the nodes have 0 left");
     assert!(changes(&world.ask()).is_empty());
     world.jobs.remove(1);
     assert_eq!(changes(&world.round()), ["b Started"]);
@@ -43,20 +43,20 @@ fn wide_workers_stay_whole_and_fill_what_there_is() {
     assert!(used >= 17, "{:?}", world.sizes());
     // Six free GPUs on two nodes hold no worker of four.
     let mut world = World::alone(&[3, 3], queue("fifo-backfill"), vec![wide("a", 0, Sizes::rigid(1)), job("b", 1, 1)]);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [0, 1], "what fits on no node reserves nothing");
-    assert_eq!(waiting(&answer), [(1, "a", &Reason::NeverNodes)]);
+    assert_eq!(waiting(&decision), [(1, "a", &Reason::NeverNodes)]);
 }
 
 #[test]
 fn the_first_that_waits_reserves_what_it_needs() {
     let jobs = || vec![job("run", 5, 0), job("large", 6, 1), job("small", 1, 2)];
     let mut world = World::alone(&[8], queue("fifo-backfill"), jobs());
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [5, 0, 0]);
     let behind = Reason::Behind("large".into());
-    assert_eq!(waiting(&answer), [(1, "large", &Reason::Nodes), (2, "small", &behind)]);
-    assert_eq!(answer.waits[0].to_string(), "needs 6 GPUs; the nodes have 3 left");
+    assert_eq!(waiting(&decision), [(1, "large", &Reason::Nodes), (2, "small", &behind)]);
+    assert_eq!(decision.waits[0].to_string(), "needs 6 GPUs; the nodes have 3 left");
     world.jobs.remove(0);
     world.round();
     assert_eq!(world.sizes(), [6, 1]);
@@ -84,9 +84,9 @@ fn a_reservation_on_nodes_is_left_free() {
     tenants.push(member("p", 2, quota(0, 8), queue("fifo-backfill")));
     tenants.push(cohort("pool"));
     let mut world = World::new(&[4, 4], tenants, jobs);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [2, 2, 0, 0], "nothing of q's quota is lent before wide had it");
-    assert_eq!(waiting(&answer)[0], (1, "wide", &Reason::Nodes));
+    assert_eq!(waiting(&decision)[0], (1, "wide", &Reason::Nodes));
     world.jobs.remove(0);
     world.round();
     assert_eq!((world.sizes(), &*world.jobs[1].held[0]), (vec![2, 1, 2], "n1"), "what q leaves is lent");
@@ -112,10 +112,10 @@ fn what_was_lent_comes_back_and_stays() {
     };
     let mut world = start(Reclaim::Any);
     world.pass(10);
-    let answer = world.round();
-    assert!(changes(&answer).is_empty(), "left alone for two minutes");
-    assert_eq!(answer.waits[0].reason, Reason::Quota);
-    assert_eq!(answer.wake, Some(Micros::from_secs(10_120)));
+    let decision = world.round();
+    assert!(changes(&decision).is_empty(), "left alone for two minutes");
+    assert_eq!(decision.waits[0].reason, Reason::Quota);
+    assert_eq!(decision.wake, Some(Micros::from_secs(10_120)));
     world.pass(110);
     assert_eq!(changes(&world.round()), ["z Reclaimed for own", "w Reclaimed for own", "own Started"]);
     for _ in 0..5 {
@@ -145,8 +145,8 @@ fn a_job_of_higher_priority_takes_over_where_that_is_allowed() {
         world
     };
     let mut world = start(WithinQueue::LowerPriority);
-    let answer = world.round();
-    assert_eq!(changes(&answer), ["b Preempted for urgent", "urgent Started"]);
+    let decision = world.round();
+    assert_eq!(changes(&decision), ["b Preempted for urgent", "urgent Started"]);
     assert!(changes(&world.ask()).is_empty());
     world.pass(300);
     assert!(changes(&world.round()).is_empty());
@@ -185,8 +185,8 @@ fn lost_and_closed_nodes() {
     let jobs = vec![held(job("a", 2, 5), &["n1", "n9"]), job("b", 2, 0), held(job("c", 1, 6), &["n1"])];
     let mut world = World::alone(&[8, 2], queue("fifo-backfill"), jobs);
     world.closed.insert("n1".into());
-    let answer = world.round();
-    assert_eq!(changes(&answer), ["a Replaced"]);
+    let decision = world.round();
+    assert_eq!(changes(&decision), ["a Replaced"]);
     assert_eq!(world.jobs[0].held, ["n1".into(), "n2".into()]);
     // Without room it is given up.
     let jobs = vec![held(job("a", 2, 5), &["n1", "n9"]).with(|job| job.fixed = Fixed::Size)];
@@ -208,19 +208,19 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
     world.pass(1000);
     world.jobs.push(job("c", 1, 2));
     world.jobs.push(job("d", 4, 3));
-    let answer = world.round();
-    assert!(changes(&answer).is_empty());
-    assert_eq!(waiting(&answer), [(1, "c", &Reason::Quota), (2, "d", &Reason::NeverQuota)]);
-    assert_eq!(answer.waits[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
-    assert_eq!(answer.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
+    let decision = world.round();
+    assert!(changes(&decision).is_empty());
+    assert_eq!(waiting(&decision), [(1, "c", &Reason::Quota), (2, "d", &Reason::NeverQuota)]);
+    assert_eq!(decision.waits[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
+    assert_eq!(decision.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
     let foreign = job("pod", 6, 0).with(|job| {
         (job.tenant, job.fixed, job.held, job.belief.speeds) =
             (None, Fixed::Place, vec!["n1".into(); 6], Speeds::default());
     });
     let mut world = World::alone(&[8], queue("fifo-backfill"), vec![foreign, job("a", 3, 0), job("b", 2, 1)]);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [6, 0, 0]);
-    assert_eq!(waiting(&answer)[0], (1, "a", &Reason::Nodes));
+    assert_eq!(waiting(&decision)[0], (1, "a", &Reason::Nodes));
 }
 
 #[test]
@@ -228,9 +228,9 @@ fn claims_that_cannot_be_judged_say_why() {
     let none = job("none", 1, 0).with(|job| job.tenant = None);
     let faulty = job("faulty", 1, 1).with(|job| job.sizes.min = 0);
     let mut world = World::alone(&[8], queue("gain"), vec![none, faulty, job("good", 1, 2), job("good", 1, 3)]);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [0, 0, 1, 0]);
-    let texts: Vec<String> = answer.waits.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = decision.waits.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
         [
@@ -248,10 +248,10 @@ fn a_start_that_failed_is_tried_later_and_elsewhere() {
     let failed =
         job("a", 4, 0).with(|job| (job.avoid, job.not_before) = (vec!["n1".into()], Micros::from_secs(10_060)));
     let mut world = World::alone(&[4, 4], queue("fifo-backfill"), vec![failed, job("b", 2, 1)]);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [0, 2], "it reserves nothing meanwhile");
-    assert_eq!(waiting(&answer), [(1, "a", &Reason::BackOff(Micros::from_secs(10_060)))]);
-    assert_eq!(answer.wake, Some(Micros::from_secs(10_060)));
+    assert_eq!(waiting(&decision), [(1, "a", &Reason::BackOff(Micros::from_secs(10_060)))]);
+    assert_eq!(decision.wake, Some(Micros::from_secs(10_060)));
     world.pass(60);
     world.round();
     assert!(world.jobs[0].held.iter().all(|node| **node == *"n2") && world.jobs[0].held.len() == 4);
@@ -305,21 +305,21 @@ fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
     let jobs = vec![job("a1", 4, 0), job("a2", 4, 1), job("a3", 8, 2), job("b1", 4, 3).of(1)];
     let tenants = vec![limited("a", &["n2"]), Tenant::root("b", queue("fifo-backfill"))];
     let mut world = World::new(&[4, 4], tenants, jobs);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [4, 0, 0, 4], "what a2 waits for is not missing on n1");
     assert!(world.jobs[0].held.iter().all(|node| **node == *"n2"));
-    assert_eq!(answer.waits[0].to_string(), "needs 4 GPUs; the nodes have 0 left");
+    assert_eq!(decision.waits[0].to_string(), "needs 4 GPUs; the nodes have 0 left");
     assert_eq!(
-        answer.waits[1].to_string(),
+        decision.waits[1].to_string(),
         "needs 8 GPUs, 1 for each pod; the nodes that it may use have 4 in all and at most 4 each"
     );
-    assert_eq!(waiting(&answer), [(1, "a2", &Reason::Nodes), (2, "a3", &Reason::NeverNodes)]);
+    assert_eq!(waiting(&decision), [(1, "a2", &Reason::Nodes), (2, "a3", &Reason::NeverNodes)]);
     // Without nodes there is no start.
     world.tenants[0] = limited("a", &[]);
     world.pass(1000);
-    let answer = world.round();
-    assert!(changes(&answer).is_empty(), "what runs goes on where it is");
-    assert_eq!(waiting(&answer), [(1, "a2", &Reason::NeverNodes), (2, "a3", &Reason::NeverNodes)]);
+    let decision = world.round();
+    assert!(changes(&decision).is_empty(), "what runs goes on where it is");
+    assert_eq!(waiting(&decision), [(1, "a2", &Reason::NeverNodes), (2, "a3", &Reason::NeverNodes)]);
 }
 
 #[test]
@@ -331,9 +331,9 @@ fn queues_of_a_cohort_on_nodes_of_their_own_do_not_starve_each_other() {
     let tenants = vec![of("a", &["n1"], quota(16, 0)), of("b", &["n2"], quota(8, 0)), cohort("pool")];
     let jobs = vec![job("a1", 8, 0), job("a2", 8, 1), job("a3", 8, 2), job("b1", 8, 3).of(1)];
     let mut world = World::new(&[8, 8], tenants, jobs);
-    let answer = world.round();
+    let decision = world.round();
     assert_eq!(world.sizes(), [8, 0, 0, 8]);
-    assert_eq!(waiting(&answer)[0], (1, "a2", &Reason::Nodes));
+    assert_eq!(waiting(&decision)[0], (1, "a2", &Reason::Nodes));
     // A large job of one waits; small ones of the other still go one after the other.
     world.jobs.retain(|job| &*job.id != "b1");
     world.jobs.extend([job("b2", 8, 5).of(1), job("b3", 1, 6).of(1)]);

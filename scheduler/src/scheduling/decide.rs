@@ -2,30 +2,30 @@
 //!
 //! A decision is made in tries. Each shares out GPUs by budgets and policies, places what is new, and matches losses with
 //! gains; what finds no room, and what would lose without a match, limits the next try. Limits only grow, so it ends. The
-//! result is put to the same question until nothing changes, with what was decided left alone: so asking again at the same
-//! time changes nothing. The input is never changed. Tests: `tests/desk.rs`, and at the end of this file.
+//! result is decided on again until nothing changes, with what was decided left alone: so asking again at the same
+//! time changes nothing. The input is never changed. Tests: `tests/scheduling.rs`, and at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::desk::answer::{Answer, Change, Target, Why};
-use crate::desk::books::Books;
-use crate::desk::free::Free;
-use crate::desk::ledger::Ledger;
-use crate::desk::line::{Head, Limits, Line};
-use crate::desk::moves::{Judge, Matches};
-use crate::desk::place::{Placed, place};
-use crate::desk::question::{Pools, Question};
-use crate::desk::seat::{Board, Ground, Seat};
-use crate::desk::tenancy::{Bidder, Share, Use};
-use crate::desk::waits::waits;
 use crate::job::{Grant, JobView};
 use crate::memory::{Memory, MemoryChange};
 use crate::placement::{NodeSet, PlacementError};
 use crate::policy;
+use crate::scheduling::books::Books;
+use crate::scheduling::decision::{Change, Decision, Target, Why};
+use crate::scheduling::free::Free;
+use crate::scheduling::ledger::Ledger;
+use crate::scheduling::line::{Head, Limits, Line};
+use crate::scheduling::moves::{Judge, Matches};
+use crate::scheduling::place::{Placed, place};
+use crate::scheduling::seat::{Board, Ground, Seat};
+use crate::scheduling::snapshot::{Pools, Snapshot};
+use crate::scheduling::tenancy::{Bidder, Share, Use};
+use crate::scheduling::waits::waits;
 use crate::units::Micros;
 
-/// The question cannot be answered. The caller keeps what it has.
+/// The snapshot cannot be decided on. The caller keeps what it has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A policy's answer cannot be carried out.
@@ -47,43 +47,43 @@ const PASSES: u32 = 8;
 ///
 /// # Errors
 /// A policy is faulty, or a node is listed twice.
-pub fn decide(ledger: &Ledger, question: &Question<'_>) -> Result<Answer, Error> {
-    let ground = Ground::new(question);
-    let board = Board::new(question, &ground.pools, ledger.doubt());
-    let free = Free::new(&board.limits(question.tenants), &ground.nodes);
-    let mut desk = Desk { question, ground, free, board, memories: BTreeMap::new() };
-    desk.split(&ledger.memory);
-    let before = desk.joined();
+pub fn decide(ledger: &Ledger, snapshot: &Snapshot<'_>) -> Result<Decision, Error> {
+    let ground = Ground::new(snapshot);
+    let board = Board::new(snapshot, &ground.pools, ledger.doubt());
+    let free = Free::new(&board.limits(snapshot.tenants), &ground.nodes);
+    let mut builder = DecisionBuilder { snapshot, ground, free, board, memories: BTreeMap::new() };
+    builder.split(&ledger.memory);
+    let before = builder.joined();
     let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
-    let mut last = desk.pass()?;
+    let mut last = builder.pass()?;
     for _ in 1..PASSES {
-        let made = desk.changes(&last);
-        let is_settled = made.is_empty() && desk.memories == last.memories;
-        desk.take_over(&last, &made);
+        let made = builder.changes(&last);
+        let is_settled = made.is_empty() && builder.memories == last.memories;
+        builder.take_over(&last, &made);
         changes.extend(made);
         if is_settled {
             break;
         }
-        last = desk.pass()?;
+        last = builder.pass()?;
     }
-    let made = desk.changes(&last);
-    desk.take_over(&last, &made);
+    let made = builder.changes(&last);
+    builder.take_over(&last, &made);
     changes.extend(made);
-    let memory = MemoryChange::between(&before, &desk.joined());
-    let waits = waits(&desk.board, &last.share, &last.limits, &last.grants, &last.heads);
-    let wake = desk.wake(!waits.is_empty(), &changes);
-    let targets = desk.board.seats.into_iter().enumerate().map(|(place, seat)| Target {
+    let memory = MemoryChange::between(&before, &builder.joined());
+    let waits = waits(&builder.board, &last.share, &last.limits, &last.grants, &last.heads);
+    let wake = builder.wake(!waits.is_empty(), &changes);
+    let targets = builder.board.seats.into_iter().enumerate().map(|(place, seat)| Target {
         id: seat.id,
         gpu_type: seat.held.gpu_type,
         on: seat.on,
         change: changes.remove(&place),
     });
-    Ok(Answer { targets: targets.collect(), memory, wake, waits })
+    Ok(Decision { targets: targets.collect(), memory, wake, waits })
 }
 
 /// A decision in the making.
-struct Desk<'a> {
-    question: &'a Question<'a>,
+struct DecisionBuilder<'a> {
+    snapshot: &'a Snapshot<'a>,
     ground: Ground,
     /// All GPUs of the ground.
     free: Free,
@@ -103,7 +103,7 @@ struct Try<'a> {
     memories: BTreeMap<usize, Memory>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> DecisionBuilder<'a> {
     /// Gives each queue the marks of its claims.
     fn split(&mut self, memory: &Memory) {
         for (&tenant, line) in &self.board.lines {
@@ -134,9 +134,9 @@ impl<'a> Desk<'a> {
         let tenants: Vec<usize> = self.memories.keys().copied().collect();
         for tenant in tenants {
             let views = self.views(tenant);
-            let queue = self.question.tenants.get(tenant).and_then(|tenant| tenant.queue.as_ref());
+            let queue = self.snapshot.tenants.get(tenant).and_then(|tenant| tenant.queue.as_ref());
             if let Some((queue, memory)) = queue.zip(self.memories.get_mut(&tenant)) {
-                queue.policy.review(self.question.now, &views, memory);
+                queue.policy.review(self.snapshot.now, &views, memory);
             }
         }
     }
@@ -145,7 +145,7 @@ impl<'a> Desk<'a> {
     fn pass(&mut self) -> Result<Try<'a>, Error> {
         self.review();
         self.board.count_free(&self.ground);
-        let judge = Judge::new(self.question.tenants, &self.board);
+        let judge = Judge::new(self.snapshot.tenants, &self.board);
         let mut limits = Limits { keep: self.kept(&judge), ..Limits::default() };
         for turn in 1..TRIES {
             let tried = self.attempt(limits.clone(), &judge)?;
@@ -176,7 +176,7 @@ impl<'a> Desk<'a> {
     /// may halt.
     fn kept(&self, judge: &Judge<'_>) -> BTreeMap<usize, u32> {
         let seats = (0..).zip(&self.board.seats).filter(|(_, seat)| seat.is_running() && !seat.pinned);
-        if self.board.seats.iter().any(|seat| seat.view.changed == Some(self.question.now)) {
+        if self.board.seats.iter().any(|seat| seat.view.changed == Some(self.snapshot.now)) {
             return seats.map(|(place, seat)| (place, seat.held.gpus)).collect();
         }
         seats
@@ -262,7 +262,7 @@ impl<'a> Desk<'a> {
     }
 
     fn attempt(&self, limits: Limits, judge: &Judge<'_>) -> Result<Try<'a>, Error> {
-        let tenants = self.question.tenants;
+        let tenants = self.snapshot.tenants;
         let mut share = Share { tenants, books: Books::new(tenants, &self.ground.pools), free: self.free.clone() };
         let mut grants = vec![Grant::NONE; self.board.seats.len()];
         for (place, (seat, slot)) in self.board.seats.iter().zip(&mut grants).enumerate() {
@@ -284,7 +284,7 @@ impl<'a> Desk<'a> {
         let lines: BTreeMap<usize, Line<'_>> = (self.board.lines.keys())
             .filter_map(|&tenant| {
                 let owner = tenants.get(tenant)?;
-                let (now, board, limits) = (self.question.now, &self.board, &limits);
+                let (now, board, limits) = (self.snapshot.now, &self.board, &limits);
                 Some((tenant, Line { now, board, tenant, owner, queue: owner.queue.as_ref()?, limits }))
             })
             .collect();
@@ -313,7 +313,7 @@ impl<'a> Desk<'a> {
         })?;
         drop(lines);
         let all: Vec<Head> = heads.values().flatten().copied().collect();
-        let placed = place(&self.board, &self.ground, &grants, (&all, &left), self.question.packing)?;
+        let placed = place(&self.board, &self.ground, &grants, (&all, &left), self.snapshot.packing)?;
         let matches = judge.matches(&grants, &limits);
         Ok(Try { share, grants, heads, limits, placed, matches, memories })
     }
@@ -335,7 +335,7 @@ impl<'a> Desk<'a> {
 
     /// Makes a try what is held, so that it can be asked about again.
     fn take_over(&mut self, tried: &Try<'_>, changes: &BTreeMap<usize, Change>) {
-        let now = self.question.now;
+        let now = self.snapshot.now;
         for &place in changes.keys() {
             let (Some(seat), Some(&grant), Some(on)) =
                 (self.board.seats.get_mut(place), tried.grants.get(place), tried.placed.on.get(&place))
@@ -350,7 +350,7 @@ impl<'a> Desk<'a> {
             if !grant.is_none() {
                 seat.view.first_start = seat.view.first_start.or(Some(now));
             }
-            let queue = seat.tenant.and_then(|tenant| self.question.tenants.get(tenant));
+            let queue = seat.tenant.and_then(|tenant| self.snapshot.tenants.get(tenant));
             let min_run = queue.and_then(|tenant| tenant.queue.as_ref()).map_or(Micros::ZERO, |queue| queue.min_run);
             let alone = if grant.is_none() { Micros(1) } else { min_run.max(Micros(1)) };
             seat.view.changed = Some(now);
@@ -362,11 +362,11 @@ impl<'a> Desk<'a> {
         self.memories.clone_from(&tried.memories);
     }
 
-    /// First time at which the answer may be another without news.
+    /// First time at which the decision may be another without news.
     fn wake(&self, waiting: bool, changes: &BTreeMap<usize, Change>) -> Option<Micros> {
-        let now = self.question.now;
+        let now = self.snapshot.now;
         let of_policy = |(&tenant, memory): (&usize, &Memory)| {
-            let queue = self.question.tenants.get(tenant)?.queue.as_ref()?;
+            let queue = self.snapshot.tenants.get(tenant)?.queue.as_ref()?;
             let step = self.board.steps.get(&tenant).copied().unwrap_or(1);
             // Service is attained by GPUs, not by steps.
             let in_gpus = |view: JobView| {
@@ -383,8 +383,8 @@ impl<'a> Desk<'a> {
         let seats = (0..).zip(&self.board.seats);
         let seats = seats.filter(|(place, seat)| (waiting || can_grow(seat)) && !changes.contains_key(place));
         let ends = seats.filter_map(|(_, seat)| seat.protected_until);
-        let tries = self.question.claims.iter().map(|claim| claim.not_before);
-        policies.chain(ends).chain(tries).chain(self.question.wake).filter(|&at| at > now).min()
+        let tries = self.snapshot.claims.iter().map(|claim| claim.not_before);
+        policies.chain(ends).chain(tries).chain(self.snapshot.wake).filter(|&at| at > now).min()
     }
 }
 

@@ -1,4 +1,4 @@
-//! The desk: the only place that turns jobs, nodes and queues into targets.
+//! Scheduling: the only module that turns jobs, nodes and queues into targets.
 //!
 //! The operator's queues and the trace studies both decide here, so a study predicts the operator. A caller describes
 //! what there is as plain values and gets plain values back. The parts:
@@ -7,9 +7,9 @@
 //! |---|---|
 //! | [`lessons`] | knowledge of one job, learnt from its reports |
 //! | [`ledger`] | knowledge of all jobs, kept between decisions |
-//! | [`question`], [`tenant`] | the question: claims, nodes, queues and cohorts |
+//! | [`snapshot`], [`tenant`] | the input: claims, nodes, queues and cohorts |
 //! | `reach` | the nodes that claims can use, and what is free there |
-//! | [`answer`] | the answer: targets, reasons for changes and for waiting |
+//! | [`decision`] | targets, reasons for changes and for waiting |
 //! | [`mod@decide`] | a decision; beside it the parts that it is made of |
 //! | [`mod@ask`] | one policy asked once, as the trace studies do |
 //! | [`floor`] | workers on nodes between decisions of a study |
@@ -18,12 +18,12 @@
 //! by `steps`), nodes (`place`), rights (`moves`) and reasons (`waits`).
 //!
 //! Like the rest of the crate it must not read a clock, use a float or iterate a hash map, and it never changes its input.
-//! Tests: beside each module, and in `tests/desk.rs`.
+//! Tests: beside each module, and in `tests/scheduling.rs`.
 
-pub mod answer;
 pub mod ask;
 pub mod books;
 pub mod decide;
+pub mod decision;
 pub mod floor;
 mod free;
 pub mod ledger;
@@ -31,20 +31,20 @@ pub mod lessons;
 mod line;
 mod moves;
 mod place;
-pub mod question;
 mod reach;
 mod seat;
+pub mod snapshot;
 mod steps;
 mod tenancy;
 pub mod tenant;
 mod waits;
 
-pub use answer::{Answer, Change, Reason, Target, Wait, Why};
 pub use ask::ask;
 pub use books::Books;
 pub use decide::{Error, decide};
+pub use decision::{Change, Decision, Reason, Target, Wait, Why};
 pub use floor::Floor;
 pub use ledger::Ledger;
 pub use lessons::{Belief, Lessons, outlived};
-pub use question::{Claim, Fixed, Pools, Question, Sizes, Usage};
+pub use snapshot::{Claim, Fixed, Pools, Sizes, Snapshot, Usage};
 pub use tenant::{Backfill, Queue, Quota, Reclaim, Tenant, WithinQueue};

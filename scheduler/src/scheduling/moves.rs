@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::desk::line::Limits;
-use crate::desk::question::{Pools, add, count};
-use crate::desk::seat::{Board, Seat};
-use crate::desk::tenant::{Queue, Reclaim, Tenant, WithinQueue};
 use crate::job::Grant;
+use crate::scheduling::line::Limits;
+use crate::scheduling::seat::{Board, Seat};
+use crate::scheduling::snapshot::{Pools, add, count};
+use crate::scheduling::tenant::{Queue, Reclaim, Tenant, WithinQueue};
 use crate::units::GpuType;
 
 /// Matches of a decision.

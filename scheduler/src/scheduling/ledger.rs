@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use model::Text;
 use serde::{Deserialize, Serialize};
 
-use crate::desk::lessons::{Belief, Lessons};
 use crate::learning::{Errors, Measured, Report};
 use crate::memory::{Memory, MemoryChange};
+use crate::scheduling::lessons::{Belief, Lessons};
 use crate::units::Micros;
 
 /// Knowledge kept between decisions. An empty one is right for a first decision.
