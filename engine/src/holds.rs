@@ -49,7 +49,7 @@ pub enum Hold<'a> {
     /// The coordinator has not dequeued the job.
     Enqueued {
         /// Its queue.
-        tenant: &'a Text,
+        queue: &'a Text,
         /// The quota that has no room for it.
         short: Option<&'a Text>,
     },
@@ -107,8 +107,8 @@ impl fmt::Display for Hold<'_> {
                 Reached::Succeeded => write!(f, "waiting until all pods of {group} have succeeded"),
                 Reached::Started => write!(f, "waiting until all pods of {group} run, or have ended"),
             },
-            Self::Enqueued { tenant, short: None } => write!(f, "waiting in queue {tenant}"),
-            Self::Enqueued { tenant, short: Some(why) } => write!(f, "waiting in queue {tenant}: {why}"),
+            Self::Enqueued { queue, short: None } => write!(f, "waiting in queue {queue}"),
+            Self::Enqueued { queue, short: Some(why) } => write!(f, "waiting in queue {queue}: {why}"),
             Self::Closed(why) => f.write_str(why),
             Self::NodeSought => f.write_str("waiting until a node with free storage is chosen"),
         }
@@ -152,7 +152,7 @@ impl Job {
     /// Returns the hold of other objects or groups on the pods of a group.
     pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
         let enqueued = self.enqueued();
-        let enqueued = enqueued.map(|of| Hold::Enqueued { tenant: &of.tenant, short: self.quota_short.as_ref() });
+        let enqueued = enqueued.map(|of| Hold::Enqueued { queue: &of.queue, short: self.quota_short.as_ref() });
         let owned = || self.hold_of_owned(spec);
         let gate = || if group.once { None } else { self.hold_of_gate() };
         let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);

@@ -11,7 +11,7 @@ use crate::selector::LabelSelector;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coordination {
     /// Name of its queue.
-    pub tenant: Text,
+    pub queue: Text,
     /// Priority that it tells itself, higher first; `None`: that of its class.
     pub priority: Option<i32>,
     /// Name of the PriorityClass that tells its priority; 0 where there is none.

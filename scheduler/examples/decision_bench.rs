@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use model::Text;
 use scheduler::placement::{Demand, Node, Packing, Placement, Prices, repack, settle};
-use scheduler::scheduling::{Belief, Claim, Fixed, Ledger, Queue, Quota, Sizes, Snapshot, Tenant, Usage, decide};
+use scheduler::scheduling::{
+    Belief, Claim, Fixed, Ledger, QueueSettings, QueueSnapshot, Quota, Sizes, Snapshot, Usage, decide,
+};
 use scheduler::{
     Curve, GpuMicros, GpuType, Grant, JobView, Memory, Micros, NAMES, PolicyInput, Speed, Speeds, allocate, by_name,
 };
@@ -166,20 +168,21 @@ fn placements() {
     }
 }
 
-/// Ten queues in a cohort, or one.
-fn tenants(policy: &str, queues: usize, gpus: u32) -> Vec<Tenant> {
-    let queue = Queue::new(Arc::from(by_name(policy).expect("NAMES are known")));
+/// Returns ten queues in a cohort, or one.
+fn snapshots(policy: &str, queues: usize, gpus: u32) -> Vec<QueueSnapshot> {
+    let queue = QueueSettings::new(Arc::from(by_name(policy).expect("NAMES are known")));
     if queues == 1 {
-        return vec![Tenant::root("all", queue)];
+        return vec![QueueSnapshot::root("all", queue)];
     }
     let nominal = gpus / u32::try_from(queues).unwrap_or(1);
     let quota = Quota { nominal, borrowing: nominal, lending: None };
-    let member = |n: usize| Tenant {
+    let member = |n: usize| QueueSnapshot {
         parent: Some(queues),
         quota: Some([(GpuType(0), quota)].into()),
-        ..Tenant::root(format!("queue-{n}"), queue.clone())
+        ..QueueSnapshot::root(format!("queue-{n}"), queue.clone())
     };
-    let cohort = Tenant { quota: Some(BTreeMap::new()), queue: None, ..Tenant::root("pool", queue.clone()) };
+    let cohort =
+        QueueSnapshot { quota: Some(BTreeMap::new()), settings: None, ..QueueSnapshot::root("pool", queue.clone()) };
     (0..queues).map(member).chain([cohort]).collect()
 }
 
@@ -190,7 +193,7 @@ fn rounds() {
         let nodes: Vec<Node> = (0..gpus / 8).map(|n| Node::new(format!("n{n:05}"), 8)).collect();
         for queues in [1, 10] {
             for policy in ["fifo-backfill", "gain", "AFS-L", "max-min"] {
-                let tenants = tenants(policy, queues, gpus);
+                let snapshots = snapshots(policy, queues, gpus);
                 let ledger = Ledger::default();
                 let mut jobs = jobs(count);
                 let beliefs: Vec<Belief> = jobs.iter().map(belief).collect();
@@ -208,7 +211,7 @@ fn rounds() {
                         now: Micros::from_secs(now),
                         nodes: &nodes,
                         closed: &BTreeSet::new(),
-                        tenants: &tenants,
+                        queues: &snapshots,
                         taken: &BTreeMap::new(),
                         claims: &claims,
                         packing: Packing::Pack,
@@ -249,7 +252,7 @@ fn claim<'a>(
 ) -> Claim<'a> {
     Claim {
         id: &job.id,
-        tenant: Some(place % queues),
+        queue: Some(place % queues),
         sizes: Sizes { min: job.min, num: job.num, max: job.max },
         width: 1,
         priority: 0,

@@ -1,4 +1,4 @@
-//! Which tenant queue is served next, and which of its jobs.
+//! Selects the queue that is served next, and which of its jobs.
 //!
 //! Three ways to take turns: round robin, weighted round robin as Linux Virtual Server has it, and the smooth weighted
 //! round robin of nginx. State is explicit and serialisable. The caller lists queues in the order they were created, with

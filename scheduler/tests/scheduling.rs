@@ -1,4 +1,4 @@
-//! Decisions of the scheduler in small clusters: gangs, widths, reservation, tenancy, rights, fixed claims, reasons.
+//! Decisions of the scheduler in small clusters: gangs, widths, reservation, quotas, rights, fixed claims, reasons.
 
 mod world;
 
@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::Text;
-use scheduler::scheduling::{Backfill, Fixed, Queue, Quota, Reason, Reclaim, Sizes, Tenant, WithinQueue};
+use scheduler::scheduling::{
+    Backfill, Fixed, QueueSettings, QueueSnapshot, Quota, Reason, Reclaim, Sizes, WithinQueue,
+};
 use scheduler::{GpuMicros, Micros, Speeds};
 use world::{World, changes, cohort, job, member, queue, waiting};
 
@@ -60,7 +62,7 @@ fn the_first_that_waits_reserves_what_it_needs() {
     world.jobs.remove(0);
     world.round();
     assert_eq!(world.sizes(), [6, 1]);
-    let plain = Queue { backfill: Backfill::Policy, ..queue("fifo-backfill") };
+    let plain = QueueSettings { backfill: Backfill::Policy, ..queue("fifo-backfill") };
     let mut world = World::alone(&[8], plain, jobs());
     world.round();
     assert_eq!(world.sizes(), [5, 0, 1], "the rule of the studies");
@@ -80,10 +82,10 @@ fn a_reservation_on_nodes_is_left_free() {
         wide,
         job("late", 2, 2).of(1),
     ];
-    let mut tenants = vec![member("q", 2, quota(8, 0), queue("fifo-backfill"))];
-    tenants.push(member("p", 2, quota(0, 8), queue("fifo-backfill")));
-    tenants.push(cohort("pool"));
-    let mut world = World::new(&[4, 4], tenants, jobs);
+    let mut queues = vec![member("q", 2, quota(8, 0), queue("fifo-backfill"))];
+    queues.push(member("p", 2, quota(0, 8), queue("fifo-backfill")));
+    queues.push(cohort("pool"));
+    let mut world = World::new(&[4, 4], queues, jobs);
     let decision = world.round();
     assert_eq!(world.sizes(), [2, 2, 0, 0], "nothing of q's quota is lent before wide had it");
     assert_eq!(waiting(&decision)[0], (1, "wide", &Reason::Nodes));
@@ -94,8 +96,8 @@ fn a_reservation_on_nodes_is_left_free() {
 
 #[test]
 fn what_was_lent_comes_back_and_stays() {
-    let tenants = |reclaim| {
-        let owner = Queue { reclaim, ..queue("fifo-backfill") };
+    let queues = |reclaim| {
+        let owner = QueueSettings { reclaim, ..queue("fifo-backfill") };
         vec![
             member("borrower", 2, quota(2, 6), queue("fifo-backfill")),
             member("owner", 2, quota(6, 0), owner),
@@ -104,7 +106,7 @@ fn what_was_lent_comes_back_and_stays() {
     };
     let start = |reclaim| {
         let mut world =
-            World::new(&[4, 4], tenants(reclaim), vec![job("x", 2, 0), job("y", 2, 1), job("z", 2, 2), job("w", 2, 3)]);
+            World::new(&[4, 4], queues(reclaim), vec![job("x", 2, 0), job("y", 2, 1), job("z", 2, 2), job("w", 2, 3)]);
         world.round();
         assert_eq!(world.sizes(), [2, 2, 2, 2], "all of the owner's quota is lent");
         world.jobs.push(job("own", 4, 10).of(1));
@@ -137,7 +139,7 @@ fn what_was_lent_comes_back_and_stays() {
 #[test]
 fn a_job_of_higher_priority_takes_over_where_that_is_allowed() {
     let start = |within| {
-        let queue = Queue { within, ..queue("fifo-backfill") };
+        let queue = QueueSettings { within, ..queue("fifo-backfill") };
         let mut world = World::alone(&[4], queue, vec![job("a", 2, 0), job("b", 2, 1)]);
         world.round();
         world.pass(200);
@@ -204,7 +206,7 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
         vec![job("a", 4, 0), job("b", 2, 1)],
     );
     world.round();
-    world.tenants[0].quota = Some([(scheduler::GpuType(0), quota(3, 0))].into());
+    world.queues[0].quota = Some([(scheduler::GpuType(0), quota(3, 0))].into());
     world.pass(1000);
     world.jobs.push(job("c", 1, 2));
     world.jobs.push(job("d", 4, 3));
@@ -214,7 +216,7 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
     assert_eq!(decision.waits[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
     assert_eq!(decision.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
     let foreign = job("pod", 6, 0).with(|job| {
-        (job.tenant, job.fixed, job.held, job.belief.speeds) =
+        (job.queue, job.fixed, job.held, job.belief.speeds) =
             (None, Fixed::Place, vec!["n1".into(); 6], Speeds::default());
     });
     let mut world = World::alone(&[8], queue("fifo-backfill"), vec![foreign, job("a", 3, 0), job("b", 2, 1)]);
@@ -225,7 +227,7 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
 
 #[test]
 fn claims_that_cannot_be_judged_say_why() {
-    let none = job("none", 1, 0).with(|job| job.tenant = None);
+    let none = job("none", 1, 0).with(|job| job.queue = None);
     let faulty = job("faulty", 1, 1).with(|job| job.sizes.min = 0);
     let mut world = World::alone(&[8], queue("gain"), vec![none, faulty, job("good", 1, 2), job("good", 1, 3)]);
     let decision = world.round();
@@ -239,7 +241,7 @@ fn claims_that_cannot_be_judged_say_why() {
             "needs 1 GPU; it belongs to no queue",
         ]
     );
-    let mut world = World::alone(&[8], Queue { paused: true, ..queue("gain") }, vec![job("a", 1, 0)]);
+    let mut world = World::alone(&[8], QueueSettings { paused: true, ..queue("gain") }, vec![job("a", 1, 0)]);
     assert_eq!(waiting(&world.round()), [(1, "a", &Reason::Paused)]);
 }
 
@@ -259,12 +261,12 @@ fn a_start_that_failed_is_tried_later_and_elsewhere() {
 
 #[test]
 fn of_two_gangs_that_both_have_to_borrow_one_starts() {
-    let tenants = |a: Quota, b: Quota| {
+    let queues = |a: Quota, b: Quota| {
         vec![member("a", 2, a, queue("fifo-backfill")), member("b", 2, b, queue("fifo-backfill")), cohort("pool")]
     };
     // Each keeps back its own quota for the other's want: 8 and 4 of 12, of which one needs 12 and the other 9.
     let jobs = || vec![job("large", 12, 1), job("wide", 9, 0).of(1), job("small", 4, 2).of(1)];
-    let mut world = World::new(&[4, 4, 4, 4], tenants(quota(8, 4), quota(4, 8)), jobs());
+    let mut world = World::new(&[4, 4, 4, 4], queues(quota(8, 4), quota(4, 8)), jobs());
     assert_eq!(changes(&world.round()), ["large Started"], "the queue that uses least, then by name");
     world.pass(1000);
     assert!(changes(&world.round()).is_empty(), "nobody may take back what it has to borrow itself");
@@ -274,7 +276,7 @@ fn of_two_gangs_that_both_have_to_borrow_one_starts() {
     // What a job within its queue's own quota waits for is not lent to a job that has to borrow.
     let busy = job("busy", 4, 0).of(1).with(|job| job.held = vec!["n1".into(); 4]);
     let jobs = vec![busy, job("own", 8, 1).of(1), job("greedy", 5, 2)];
-    let mut world = World::new(&[4, 4], tenants(quota(0, 8), quota(8, 0)), jobs);
+    let mut world = World::new(&[4, 4], queues(quota(0, 8), quota(8, 0)), jobs);
     assert!(changes(&world.round()).is_empty());
 }
 
@@ -282,12 +284,12 @@ fn of_two_gangs_that_both_have_to_borrow_one_starts() {
 fn two_queues_do_not_keep_nodes_and_quota_from_each_other() {
     // Both need three of four nodes. The first in line is offered 7 GPUs, as the other queue's own quota comes first.
     let gang = |id: &str, submitted| job(id, 3, submitted).with(|job| job.width = 3);
-    let tenants = vec![
+    let queues = vec![
         member("a", 2, quota(16, 0), queue("fifo-backfill")),
         member("b", 2, quota(4, 12), queue("fifo-backfill")),
         cohort("pool"),
     ];
-    let mut world = World::new(&[4, 4, 4, 4], tenants, vec![gang("late", 1), gang("early", 0).of(1)]);
+    let mut world = World::new(&[4, 4, 4, 4], queues, vec![gang("late", 1), gang("early", 0).of(1)]);
     assert_eq!(changes(&world.round()), ["early Started"]);
     world.jobs.remove(1);
     world.pass(1000);
@@ -295,16 +297,16 @@ fn two_queues_do_not_keep_nodes_and_quota_from_each_other() {
 }
 
 /// A queue with all quota there is that is limited to these nodes.
-fn limited(name: &str, nodes: &[&str]) -> Tenant {
+fn limited(name: &str, nodes: &[&str]) -> QueueSnapshot {
     let nodes = nodes.iter().map(|node| Text::from(*node)).collect();
-    Tenant::root(name, Queue { nodes: Some(Arc::new(nodes)), ..queue("fifo-backfill") })
+    QueueSnapshot::root(name, QueueSettings { nodes: Some(Arc::new(nodes)), ..queue("fifo-backfill") })
 }
 
 #[test]
 fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
     let jobs = vec![job("a1", 4, 0), job("a2", 4, 1), job("a3", 8, 2), job("b1", 4, 3).of(1)];
-    let tenants = vec![limited("a", &["n2"]), Tenant::root("b", queue("fifo-backfill"))];
-    let mut world = World::new(&[4, 4], tenants, jobs);
+    let queues = vec![limited("a", &["n2"]), QueueSnapshot::root("b", queue("fifo-backfill"))];
+    let mut world = World::new(&[4, 4], queues, jobs);
     let decision = world.round();
     assert_eq!(world.sizes(), [4, 0, 0, 4], "what a2 waits for is not missing on n1");
     assert!(world.jobs[0].held.iter().all(|node| **node == *"n2"));
@@ -315,7 +317,7 @@ fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
     );
     assert_eq!(waiting(&decision), [(1, "a2", &Reason::Nodes), (2, "a3", &Reason::NeverNodes)]);
     // Without nodes there is no start.
-    world.tenants[0] = limited("a", &[]);
+    world.queues[0] = limited("a", &[]);
     world.pass(1000);
     let decision = world.round();
     assert!(changes(&decision).is_empty(), "what runs goes on where it is");
@@ -325,12 +327,12 @@ fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
 #[test]
 fn queues_of_a_cohort_on_nodes_of_their_own_do_not_starve_each_other() {
     let of = |name: &str, nodes: &[&str], quota: Quota| {
-        let queue = limited(name, nodes).queue;
-        Tenant { queue, ..member(name, 2, quota, self::queue("fifo-backfill")) }
+        let settings = limited(name, nodes).settings;
+        QueueSnapshot { settings, ..member(name, 2, quota, self::queue("fifo-backfill")) }
     };
-    let tenants = vec![of("a", &["n1"], quota(16, 0)), of("b", &["n2"], quota(8, 0)), cohort("pool")];
+    let queues = vec![of("a", &["n1"], quota(16, 0)), of("b", &["n2"], quota(8, 0)), cohort("pool")];
     let jobs = vec![job("a1", 8, 0), job("a2", 8, 1), job("a3", 8, 2), job("b1", 8, 3).of(1)];
-    let mut world = World::new(&[8, 8], tenants, jobs);
+    let mut world = World::new(&[8, 8], queues, jobs);
     let decision = world.round();
     assert_eq!(world.sizes(), [8, 0, 0, 8]);
     assert_eq!(waiting(&decision)[0], (1, "a2", &Reason::Nodes));
@@ -346,7 +348,8 @@ fn a_job_on_a_node_that_left_its_queue_goes_on_there_and_grows_elsewhere() {
     let sizes = Sizes { min: 1, num: 1, max: 6 };
     let elastic = job("a", 1, 0).with(|job| (job.sizes, job.held) = (sizes, vec!["n1".into(); 2]));
     let nodes: BTreeSet<Text> = ["n2".into()].into();
-    let mut world = World::alone(&[4, 2], Queue { nodes: Some(Arc::new(nodes)), ..queue("max-min") }, vec![elastic]);
+    let mut world =
+        World::alone(&[4, 2], QueueSettings { nodes: Some(Arc::new(nodes)), ..queue("max-min") }, vec![elastic]);
     world.round();
     assert_eq!(world.jobs[0].held, ["n1", "n1", "n2", "n2"].map(Text::from));
 }
@@ -355,10 +358,10 @@ fn a_job_on_a_node_that_left_its_queue_goes_on_there_and_grows_elsewhere() {
 fn a_growth_that_is_not_granted_yet_changes_no_budget() {
     let elastic = |id: &str, submitted| job(id, 2, submitted).with(|job| job.sizes = Sizes { min: 1, num: 2, max: 3 });
     let held = |job: world::Job, nodes: &[&str]| job.with(|job| job.held = nodes.iter().map(|&n| n.into()).collect());
-    let queue = Queue { min_run: Micros::ZERO, within: WithinQueue::LowerPriority, ..queue("ElasticTiresias") };
-    let tenants = || {
+    let queue = QueueSettings { min_run: Micros::ZERO, within: WithinQueue::LowerPriority, ..queue("ElasticTiresias") };
+    let queues = || {
         let other = self::queue("Tiresias");
-        let rest = Tenant::root("rest", self::queue("fifo-backfill"));
+        let rest = QueueSnapshot::root("rest", self::queue("fifo-backfill"));
         vec![member("b", 3, quota(4, 8), queue.clone()), rest, member("a", 3, quota(8, 4), other), cohort("pool")]
     };
     for nodes in [&["n1"][..], &["n1", "n4"]] {
@@ -369,7 +372,7 @@ fn a_growth_that_is_not_granted_yet_changes_no_budget() {
         let gang = job("gang", 2, 3).with(|job| job.width = 3);
         let wait = job("wait", 3, 3).with(|job| job.width = 2).of(2);
         let jobs = vec![old, fixed, other, held(elastic("young", 2), &["n3"]), gang, wait];
-        let mut world = World::new(&[4, 4, 4, 4], tenants(), jobs);
+        let mut world = World::new(&[4, 4, 4, 4], queues(), jobs);
         let mut sizes = BTreeSet::new();
         for _ in 0..4 {
             world.round();
@@ -389,8 +392,8 @@ fn a_start_that_is_not_granted_yet_is_decided_alike_at_the_same_time() {
         job.with(|job| job.held = vec!["n1".into(); gpus])
     };
     for policy in ["ElasticFIFO", "ElasticTiresias", "FfDLOptimizer", "AFS-L", "max-min"] {
-        let rights = Queue { min_run: Micros::ZERO, within: WithinQueue::Any, ..queue(policy) };
-        let queue = Queue { backfill: Backfill::Policy, ..rights };
+        let rights = QueueSettings { min_run: Micros::ZERO, within: WithinQueue::Any, ..queue(policy) };
+        let queue = QueueSettings { backfill: Backfill::Policy, ..rights };
         let mut world = World::alone(&[8], queue, vec![held("a", 0, 3), held("b", 1, 5), held("new", 2, 0)]);
         let new = world.jobs[2].clone();
         world.round();

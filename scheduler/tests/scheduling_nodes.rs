@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use model::Text;
 use proptest::prelude::*;
-use scheduler::scheduling::{Queue, Quota, Reason, Sizes, WithinQueue};
+use scheduler::scheduling::{QueueSettings, Quota, Reason, Sizes, WithinQueue};
 use world::{Job, World, changes, cohort, job, member, queue, waiting};
 
 fn nodes_of(world: &World) -> Vec<String> {
@@ -61,8 +61,8 @@ fn a_gang_whose_workers_never_fit_together_holds_nothing_back() {
     ] {
         let gang = needing("gang", 3, 0, cpus);
         let gang = if on.is_empty() { gang } else { gang.on(on) };
-        let tenants = vec![member("q", 1, quota, queue("fifo-backfill")), cohort("pool")];
-        let mut world = World::new(&[4, 4], tenants, vec![gang, needing("next", 2, 1, 1)]);
+        let queues = vec![member("q", 1, quota, queue("fifo-backfill")), cohort("pool")];
+        let mut world = World::new(&[4, 4], queues, vec![gang, needing("next", 2, 1, 1)]);
         for node in &mut world.nodes {
             node.others = vec![8];
         }
@@ -126,8 +126,8 @@ fn the_first_that_waits_keeps_the_quota_that_it_needs() {
     let quota = |nominal| Quota { nominal, borrowing: 0, lending: None };
     let jobs = || vec![job("run", 2, 0).on(&["n1"]), job("a", 2, 1).on(&["n1"]), job("b", 2, 2).on(&["n2"])];
     for (nominal, want) in [(6, ["n1 n1", "", "n2 n2"]), (4, ["n1 n1", "", ""])] {
-        let tenants = vec![member("q", 1, quota(nominal), queue("fifo-backfill")), cohort("pool")];
-        let mut world = World::new(&[2, 2], tenants, jobs());
+        let queues = vec![member("q", 1, quota(nominal), queue("fifo-backfill")), cohort("pool")];
+        let mut world = World::new(&[2, 2], queues, jobs());
         world.round();
         assert_eq!(nodes_of(&world), want, "quota {nominal}");
     }
@@ -136,20 +136,23 @@ fn the_first_that_waits_keeps_the_quota_that_it_needs() {
 #[test]
 fn a_queue_whose_jobs_fit_other_nodes_holds_nothing_back() {
     let quota = Quota { nominal: 2, borrowing: 4, lending: None };
-    let tenants = || {
+    let queues = || {
         let queue = || queue("fifo-backfill");
         vec![member("one", 2, quota, queue()), member("two", 2, quota, queue()), cohort("pool")]
     };
     let jobs = vec![job("run", 2, 0).on(&["n1"]), job("a", 2, 1).on(&["n1"]), job("b", 2, 2).of(1)];
-    let mut world = World::new(&[2, 2], tenants(), jobs);
+    let mut world = World::new(&[2, 2], queues(), jobs);
     world.round();
     assert_eq!(nodes_of(&world), ["n1 n1", "", "n2 n2"]);
 }
 
 #[test]
 fn a_claim_halts_only_what_is_on_nodes_that_it_can_use() {
-    let rules =
-        || Queue { within: WithinQueue::LowerPriority, min_run: scheduler::Micros::ZERO, ..queue("fifo-backfill") };
+    let rules = || QueueSettings {
+        within: WithinQueue::LowerPriority,
+        min_run: scheduler::Micros::ZERO,
+        ..queue("fifo-backfill")
+    };
     let high = |names: &[&str]| job("high", 2, 9).with(|job| job.priority = 5).on(names);
     for (names, want, lost) in [
         (&["n1"][..], ["", "n2 n2", "n1 n1"], "a Preempted for high"),
@@ -195,7 +198,7 @@ fn world_of(slots: &[u32], others: &[u64], numbers: &[Numbers], within: WithinQu
         if bits == 15 { job } else { job.on(&names) }
     });
     let jobs = built.collect();
-    let rules = Queue { within, min_run: scheduler::Micros::ZERO, ..queue("ElasticFIFO") };
+    let rules = QueueSettings { within, min_run: scheduler::Micros::ZERO, ..queue("ElasticFIFO") };
     let mut world = World::alone(slots, rules, jobs);
     for (node, other) in world.nodes.iter_mut().zip(others) {
         node.others = vec![*other];

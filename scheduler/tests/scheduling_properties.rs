@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use scheduler::scheduling::{Backfill, Decision, Fixed, Queue, Quota, Reclaim, Sizes, Tenant, Why, WithinQueue};
+use scheduler::scheduling::{
+    Backfill, Decision, Fixed, QueueSettings, QueueSnapshot, Quota, Reclaim, Sizes, Why, WithinQueue,
+};
 use scheduler::{GpuMicros, GpuType, Micros, NAMES};
 use world::{Job, World, changes, cohort, job, member, queue};
 
@@ -23,7 +25,7 @@ fn any_quota() -> impl Strategy<Value = Quota> {
     })
 }
 
-fn any_queue() -> impl Strategy<Value = Queue> {
+fn any_queue() -> impl Strategy<Value = QueueSettings> {
     let within = prop_oneof![Just(WithinQueue::Never), Just(WithinQueue::LowerPriority), Just(WithinQueue::Any)];
     let reclaim = prop_oneof![Just(Reclaim::Never), Just(Reclaim::LowerPriority), Just(Reclaim::Any)];
     // Every other queue is limited to some of the nodes.
@@ -34,20 +36,20 @@ fn any_queue() -> impl Strategy<Value = Queue> {
         let backfill = if reserves { Backfill::Reserve } else { Backfill::Policy };
         let min_run = Micros::from_secs(min_run);
         let nodes = nodes.map(|nodes| Arc::new(nodes.into_iter().map(|n| format!("n{n}").into()).collect()));
-        Queue { within, reclaim, by_priority, backfill, min_run, nodes, ..queue(NAMES[policy]) }
+        QueueSettings { within, reclaim, by_priority, backfill, min_run, nodes, ..queue(NAMES[policy]) }
     })
 }
 
-fn any_tenants() -> impl Strategy<Value = Vec<Tenant>> {
+fn any_queues() -> impl Strategy<Value = Vec<QueueSnapshot>> {
     let each = || (any_quota(), any_queue(), 1_u32..4);
     (each(), each(), each()).prop_map(|all| {
         let [a, b, c] = <[_; 3]>::from(all);
-        let tenant = |name: &str, parent, (quota, queue, weight): (Quota, Queue, u32)| Tenant {
+        let queue = |name: &str, parent, (quota, queue, weight): (Quota, QueueSettings, u32)| QueueSnapshot {
             weight,
             ..member(name, parent, quota, queue)
         };
-        let alone = Tenant { parent: None, ..tenant("c", 3, c) };
-        vec![tenant("a", 3, a), tenant("b", 3, b), alone, cohort("pool")]
+        let alone = QueueSnapshot { parent: None, ..queue("c", 3, c) };
+        vec![queue("a", 3, a), queue("b", 3, b), alone, cohort("pool")]
     })
 }
 
@@ -56,8 +58,8 @@ fn any_job() -> impl Strategy<Value = Job> {
         (1_u32..4, 0_u32..3, 0_u32..4).prop_map(|(min, up, more)| Sizes { min, num: min + up, max: min + up + more });
     let width = prop_oneof![3 => Just(1_u32), 1 => Just(2_u32), 1 => Just(4_u32)];
     (0..QUEUES, sizes, width, -1_i32..2, (0_u64..100, 0_u64..50_000, 0_u64..5000), 0_u8..8).prop_map(
-        |(tenant, sizes, width, priority, (submitted, work, attained), fixed)| {
-            job("", 1, submitted).of(tenant).with(|job| {
+        |(queue, sizes, width, priority, (submitted, work, attained), fixed)| {
+            job("", 1, submitted).of(queue).with(|job| {
                 (job.sizes, job.width, job.priority) = (sizes, width, priority);
                 job.belief.remaining = Some(Micros::from_secs(work));
                 job.usage.attained = GpuMicros::from_gpu_secs(attained);
@@ -69,11 +71,11 @@ fn any_job() -> impl Strategy<Value = Job> {
 
 fn any_world() -> impl Strategy<Value = World> {
     let jobs = prop::collection::vec(any_job(), 0..14);
-    (prop::collection::vec(0_u32..9, 1..6), any_tenants(), jobs).prop_map(|(slots, tenants, mut jobs)| {
+    (prop::collection::vec(0_u32..9, 1..6), any_queues(), jobs).prop_map(|(slots, queues, mut jobs)| {
         for (n, job) in jobs.iter_mut().enumerate() {
             job.id = format!("job-{n:02}").into();
         }
-        World::new(&slots, tenants, jobs)
+        World::new(&slots, queues, jobs)
     })
 }
 
@@ -81,7 +83,7 @@ fn any_world() -> impl Strategy<Value = World> {
 fn used(world: &World) -> BTreeMap<usize, u32> {
     let mut used = BTreeMap::new();
     for job in &world.jobs {
-        *used.entry(job.tenant.unwrap()).or_default() += u32::try_from(job.held.len()).unwrap() * job.width;
+        *used.entry(job.queue.unwrap()).or_default() += u32::try_from(job.held.len()).unwrap() * job.width;
     }
     used
 }
@@ -99,10 +101,10 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     }
     prop_assert!(by_node.keys().all(|name| world.nodes.iter().any(|node| node.name == *name)));
     let used = used(world);
-    let quota = |queue: usize| world.tenants[queue].quota(GpuType(0)).unwrap();
+    let quota = |queue: usize| world.queues[queue].quota(GpuType(0)).unwrap();
     let of = |queue: usize| used.get(&queue).copied().unwrap_or_default();
     for queue in 0..QUEUES {
-        prop_assert!(of(queue) <= world.tenants[queue].ceiling(GpuType(0)), "queue {}: {:?}", queue, used);
+        prop_assert!(of(queue) <= world.queues[queue].ceiling(GpuType(0)), "queue {}: {:?}", queue, used);
     }
     prop_assert!(of(0) + of(1) <= quota(0).nominal + quota(1).nominal, "the cohort: {:?}", used);
     for (own, other) in [(0, 1), (1, 0)] {
@@ -112,7 +114,7 @@ fn check(world: &World) -> Result<(), TestCaseError> {
     }
     for job in &world.jobs {
         let workers = u32::try_from(job.held.len()).unwrap();
-        let elastic = world.tenants[job.tenant.unwrap()].queue.as_ref().unwrap().policy.is_elastic();
+        let elastic = world.queues[job.queue.unwrap()].settings.as_ref().unwrap().policy.is_elastic();
         let (min, max) = if elastic { (job.sizes.min, job.sizes.max) } else { (job.sizes.num, job.sizes.num) };
         prop_assert!(workers == 0 || (min..=max).contains(&workers), "{}: {} workers", job.id, workers);
     }
@@ -122,8 +124,8 @@ fn check(world: &World) -> Result<(), TestCaseError> {
 /// Checks that new workers are on nodes of their queue.
 fn check_nodes(before: &World, decision: &Decision) -> Result<(), TestCaseError> {
     for (job, target) in before.jobs.iter().zip(&decision.targets) {
-        let queue = before.tenants[job.tenant.unwrap()].queue.as_ref().unwrap();
-        let Some(nodes) = &queue.nodes else { continue };
+        let settings = before.queues[job.queue.unwrap()].settings.as_ref().unwrap();
+        let Some(nodes) = &settings.nodes else { continue };
         let on = |workers: &[model::Text], node: &model::Text| workers.iter().filter(|on| *on == node).count();
         for node in target.on.iter().filter(|node| !nodes.contains(*node)) {
             prop_assert!(on(&target.on, node) <= on(&job.held, node), "{} on {}", job.id, node);
@@ -137,8 +139,8 @@ fn check_rights(before: &World, decision: &Decision) -> Result<(), TestCaseError
     for (job, target) in before.jobs.iter().zip(&decision.targets) {
         let Some(change) = target.change.as_ref().filter(|_| target.on.len() < job.held.len()) else { continue };
         prop_assert!(job.fixed == Fixed::No);
-        let tenant = &before.tenants[job.tenant.unwrap()];
-        let settings = tenant.queue.as_ref().unwrap();
+        let queue = &before.queues[job.queue.unwrap()];
+        let settings = queue.settings.as_ref().unwrap();
         if let Some(changed) = job.usage.changed {
             prop_assert!(before.now >= changed.plus(settings.min_run), "{} was left alone too shortly", job.id);
         }
@@ -147,7 +149,7 @@ fn check_rights(before: &World, decision: &Decision) -> Result<(), TestCaseError
         let place = before.jobs.iter().position(|other| Some(&other.id) == beneficiary).unwrap();
         let gainer = &before.jobs[place];
         prop_assert!(decision.targets[place].on.len() > gainer.held.len(), "{} gains nothing", gainer.id);
-        let permissions = before.tenants[gainer.tenant.unwrap()].queue.as_ref().unwrap();
+        let permissions = before.queues[gainer.queue.unwrap()].settings.as_ref().unwrap();
         let is_higher = gainer.priority > job.priority;
         let right = match change.why {
             Why::Reclaimed => match permissions.reclaim {
@@ -160,7 +162,7 @@ fn check_rights(before: &World, decision: &Decision) -> Result<(), TestCaseError
                 WithinQueue::LowerPriority => is_higher,
                 WithinQueue::Never => false,
             },
-            why => why == Why::Shrunk && gainer.tenant == job.tenant,
+            why => why == Why::Shrunk && gainer.queue == job.queue,
         };
         prop_assert!(right, "{} {:?}", job.id, change);
     }
@@ -219,12 +221,12 @@ proptest! {
     #[test]
     fn without_news_nothing_is_taken_back(world in any_world(), policy in 0_usize..4) {
         let mut world = world;
-        for tenant in &mut world.tenants {
-            if let Some(settings) = &mut tenant.queue {
+        for snapshot in &mut world.queues {
+            if let Some(settings) = &mut snapshot.settings {
                 let name = ["fifo-backfill", "FIFO", "max-min", "ElasticFIFO"][policy];
                 // With `Any` a policy may change its mind about what fits on nodes.
                 let within = if settings.within == WithinQueue::Any { WithinQueue::Never } else { settings.within };
-                *settings = Queue { policy: queue(name).policy, within, ..settings.clone() };
+                *settings = QueueSettings { policy: queue(name).policy, within, ..settings.clone() };
             }
         }
         world.round();

@@ -33,7 +33,7 @@ pub(super) fn of(object: &Value, tasks: &[TaskSpec<'_>], run: &RunPolicy<'_>) ->
     }
     let request = sum(scoped.iter().map(|part| part.request.clone()));
     Coordination {
-        tenant: run.queue.map_or_else(|| namespace(object), Text::from),
+        queue: run.queue.map_or_else(|| namespace(object), Text::from),
         priority: run.priority,
         class: run.priority_class.map(Text::from),
         tasks: tasks.iter().fold(0, |sum, task| sum.saturating_add(task.replicas)),

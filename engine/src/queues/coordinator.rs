@@ -220,12 +220,12 @@ pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     let mut with_room: BTreeMap<&Text, Vec<(&JobKey, &Coordination)>> = BTreeMap::new();
     for (key, enqueued) in in_line {
         let tasks = u64::from(enqueued.tasks.max(1));
-        match loads.iter_mut().find(|load| load.name == enqueued.tenant) {
+        match loads.iter_mut().find(|load| load.name == enqueued.queue) {
             Some(load) => load.weight = load.weight.saturating_add(tasks),
-            None => loads.push(QueueLoad { name: enqueued.tenant.clone(), weight: tasks }),
+            None => loads.push(QueueLoad { name: enqueued.queue.clone(), weight: tasks }),
         }
         if short(&limits, key, enqueued).is_none() {
-            with_room.entry(&enqueued.tenant).or_default().push((key, enqueued));
+            with_room.entry(&enqueued.queue).or_default().push((key, enqueued));
         }
     }
     for load in loads.iter_mut().filter(|load| !with_room.contains_key(&load.name)) {
@@ -233,8 +233,8 @@ pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     }
     let rule = state.config.queue_selector;
     let mut turns = coordinator.turns.clone().filter(|turns| turns.is_by(rule)).unwrap_or_else(|| Turns::new(rule));
-    let tenant = turns.take(&loads)?;
-    let served = with_room.get(&tenant)?;
+    let queue = turns.take(&loads)?;
+    let served = with_room.get(&queue)?;
     let waiting = |(key, enqueued): &(&JobKey, &Coordination)| Waiting {
         id: Text::from(format!("{}/{}", key.namespace, key.name)),
         priority: priority(&state.queues.classes, enqueued),

@@ -9,7 +9,7 @@ use scheduler::Micros;
 use scheduler::scheduling::{Belief, Claim, Fixed, Sizes, Usage};
 
 use super::holder::Holder;
-use super::tenants::Tenants;
+use super::queue_snapshots::QueueSnapshots;
 use crate::state::State;
 
 /// Returns the GPUs that pods of others hold on nodes, of the resource that counts there. A pod that names its node itself may ask for more
@@ -24,7 +24,7 @@ pub(super) fn gpus(state: &State) -> impl Iterator<Item = (&Text, u32)> {
 /// Pods that stay whatever is decided: those of others on a node, which belong to no queue, and those that an ended job keeps.
 pub(super) struct Foreign {
     id: Text,
-    tenant: Option<usize>,
+    queue: Option<usize>,
     width: u32,
     on: Vec<Text>,
     belief: Belief,
@@ -34,12 +34,12 @@ impl Foreign {
     pub(super) fn new(node: &Text, gpus: u32) -> Self {
         let on = vec![node.clone(); usize::try_from(gpus).unwrap_or_default()];
         let id = Text::from(format!("pods of others on {node}"));
-        Self { id, tenant: None, width: 1, on, belief: Belief::default() }
+        Self { id, queue: None, width: 1, on, belief: Belief::default() }
     }
 
     /// Takes the pods that a job keeps, those of each group apart.
     pub(super) fn kept<'a>(
-        tenants: &Tenants,
+        snapshots: &QueueSnapshots,
         key: &'a JobKey,
         holder: &'a Holder,
     ) -> impl Iterator<Item = Self> + use<'a> {
@@ -49,17 +49,17 @@ impl Foreign {
             *width = holder.charged(slot).max(1);
             on.push(node.clone());
         }
-        let tenant = tenants.charged(holder);
+        let queue = snapshots.charged(holder);
         groups.into_iter().map(move |(group, (width, on))| {
             let id = Text::from(format!("pods of {group} that {key} keeps"));
-            Self { id, tenant, width, on, belief: Belief::default() }
+            Self { id, queue, width, on, belief: Belief::default() }
         })
     }
 
     pub(super) fn claim(&self) -> Claim<'_> {
         Claim {
             id: &self.id,
-            tenant: self.tenant,
+            queue: self.queue,
             sizes: Sizes::rigid(u32::try_from(self.on.len()).unwrap_or(u32::MAX)),
             width: self.width,
             priority: 0,

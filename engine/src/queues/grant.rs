@@ -12,7 +12,7 @@ use scheduler::scheduling::{Books, Pools};
 use super::filter::{self, NodeFilter};
 use super::foreign;
 use super::holder::Holder;
-use super::tenants::Tenants;
+use super::queue_snapshots::QueueSnapshots;
 use super::{adopted, round};
 use crate::state::State;
 
@@ -111,7 +111,7 @@ pub(super) struct Room<'a> {
     closed: BTreeSet<Text>,
     filter: NodeFilter<'a>,
     books: Books,
-    tenants: Tenants,
+    snapshots: QueueSnapshots,
 }
 
 impl<'a> Room<'a> {
@@ -119,7 +119,7 @@ impl<'a> Room<'a> {
     pub(super) fn new(state: &'a State, now: Timestamp, left_out: &BTreeSet<JobKey>) -> Self {
         let filter = NodeFilter::new(state, now);
         let (nodes, closed) = round::nodes(state, now);
-        let tenants = Tenants::new(state);
+        let snapshots = QueueSnapshots::new(state);
         let mut pools = Pools::new();
         for node in &nodes {
             let sum = pools.entry(node.gpu_type).or_default();
@@ -130,8 +130,8 @@ impl<'a> Room<'a> {
             others: filter.others(state),
             closed,
             filter,
-            books: Books::new(&tenants.all, &pools),
-            tenants,
+            books: Books::new(&snapshots.all, &pools),
+            snapshots,
         };
         if state.config.ignores_capacity {
             room.nodes.insert(Text::from(""), u32::MAX);
@@ -158,8 +158,8 @@ impl<'a> Room<'a> {
     }
 
     fn take_quota(&mut self, holder: &Holder, gpu_type: GpuType, gpus: u32) {
-        if let Some(tenant) = self.tenants.charged(holder) {
-            self.books.charge(tenant, gpu_type, gpus);
+        if let Some(queue) = self.snapshots.charged(holder) {
+            self.books.charge(queue, gpu_type, gpus);
         }
     }
 
@@ -190,13 +190,13 @@ impl<'a> Room<'a> {
                 filter::take(&mut self.others, node, &needs);
             }
         }
-        let tenant = self.tenants.place(key, holder);
-        let in_quota = tenant.is_some_and(|tenant| self.books.left(tenant, gpu_type) >= quota);
+        let queue = self.snapshots.place(key, holder);
+        let in_quota = queue.is_some_and(|queue| self.books.left(queue, gpu_type) >= quota);
         // A node may have left the queue's selection, or have been closed, since the target was decided.
         let fits = self.filter.shape(holder).and_then(|shape| shape.fits.as_ref());
         let fits = |node: &Text| node.is_empty() || fits.is_none_or(|fits| fits.contains(node));
         let fits = |node: &Text| fits(node) && !self.closed.contains(node);
-        let is_open = |node: &Text| fits(node) && tenant.is_some_and(|tenant| self.tenants.takes(tenant, node));
+        let is_open = |node: &Text| fits(node) && queue.is_some_and(|queue| self.snapshots.takes(queue, node));
         let has_room = |(node, gpus): (&&Text, &u32)| self.nodes.get(*node).is_none_or(|left| left >= gpus);
         let fit = Fit {
             in_amounts: in_quota && on.iter().all(has_room),

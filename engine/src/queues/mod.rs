@@ -10,7 +10,7 @@
 //! | [`filter`] | which nodes could take a worker of a job |
 //! | [`round`] | targets: a snapshot of the cluster, and the decision of `scheduler::scheduling` on it |
 //! | [`namespaces`] | labels of namespaces, while a queue selects by them |
-//! | [`tenants`] | queues and cohorts in the form of `scheduler::scheduling` |
+//! | [`queue_snapshots`] | queues and cohorts in the form of `scheduler::scheduling` |
 //! | [`grant`] | targets become shares where there is room |
 //! | [`report`] | what is told of queues and of jobs that wait |
 //! | [`forecast`] | when jobs that wait are expected to start |
@@ -34,9 +34,9 @@ mod holder;
 mod leftovers;
 pub(crate) mod lessons;
 mod namespaces;
+mod queue_snapshots;
 pub mod report;
 mod round;
-mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +48,7 @@ pub use self::classes::Classes;
 use self::coordinator::Coordinator;
 use self::holder::Holder;
 use self::lessons::Learning;
-pub use self::tenants::{ROOT_POLICY, Tenants};
+pub use self::queue_snapshots::{QueueSnapshots, ROOT_POLICY};
 use crate::job::Job;
 use crate::nodes::Node;
 use crate::state::{ApplyError, State};

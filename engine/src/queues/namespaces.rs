@@ -1,6 +1,6 @@
 //! Namespaces: which of them a queue selects. Their labels are known while a queue selects by labels, else their names alone.
 //!
-//! Must not decide on jobs: [`super::tenants`] does. Tests: the scenarios `trainingqueue/namespace-*`.
+//! Must not decide on jobs: [`super::queue_snapshots`] does. Tests: the scenarios `trainingqueue/namespace-*`.
 
 use std::collections::BTreeMap;
 

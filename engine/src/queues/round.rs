@@ -17,7 +17,7 @@ use super::filter::{self, NodeFilter};
 use super::foreign::{self, Foreign};
 use super::holder::Holder;
 use super::lessons::Known;
-use super::tenants::Tenants;
+use super::queue_snapshots::QueueSnapshots;
 use crate::state::State;
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
@@ -198,12 +198,12 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn claim(&self, tenants: &Tenants, now: Timestamp) -> Claim<'_> {
+    fn claim(&self, snapshots: &QueueSnapshots, now: Timestamp) -> Claim<'_> {
         let all = u32::try_from(self.workers.len()).unwrap_or(u32::MAX);
         let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         Claim {
             id: &self.id,
-            tenant: tenants.place(self.key, self.holder),
+            queue: snapshots.place(self.key, self.holder),
             sizes: self.sizes(held, all),
             width: self.holder.width,
             priority: self.holder.priority,
@@ -289,7 +289,7 @@ pub(super) struct Inquiry<'a> {
     closed: BTreeSet<Text>,
     /// Amounts besides GPUs that pods without a claim hold on each node.
     taken: BTreeMap<Text, Vec<u64>>,
-    tenants: Tenants,
+    snapshots: QueueSnapshots,
     foreign: Vec<Foreign>,
     pub(super) asked: Vec<Asked<'a>>,
 }
@@ -314,18 +314,18 @@ impl<'a> Inquiry<'a> {
         let around = Surroundings { state, known: &known, filter: &filter, closed: &closed, gpus };
         let asking = holders().filter(|(_, holder)| holder.wants);
         let asked = asking.map(|(key, holder)| Asked::new(&around, key, holder, seen.get(key), now)).collect();
-        let tenants = Tenants::new(state);
+        let snapshots = QueueSnapshots::new(state);
         let foreign = foreign::gpus(state).map(|(node, gpus)| Foreign::new(node, gpus));
-        let kept = holders().flat_map(|(key, holder)| Foreign::kept(&tenants, key, holder));
+        let kept = holders().flat_map(|(key, holder)| Foreign::kept(&snapshots, key, holder));
         let foreign = foreign.chain(kept).collect();
-        Self { filter, nodes, closed, taken, tenants, foreign, asked }
+        Self { filter, nodes, closed, taken, snapshots, foreign, asked }
     }
 
     /// Returns that a job's queue does not select its namespace, in words; `None` where it does. `needs`: GPUs of the job.
     fn not_selected(&self, asked: &Asked<'_>, needs: u32) -> Option<String> {
         let (queue, namespace) = (asked.holder.queue(), &asked.key.namespace);
         let gpus = gpus_words(needs);
-        let is_selected = self.tenants.selects(queue, namespace);
+        let is_selected = self.snapshots.selects(queue, namespace);
         (!is_selected).then(|| format!("needs {gpus}; queue {queue} does not select namespace {namespace}"))
     }
 
@@ -369,16 +369,16 @@ impl<'a> Inquiry<'a> {
     /// Returns the decision on a snapshot; `None` for one that cannot be carried out, which changes nothing.
     pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Decision> {
         // Those of jobs come first: targets are read in their order.
-        let asked = self.asked.iter().map(|asked| asked.claim(&self.tenants, now));
+        let asked = self.asked.iter().map(|asked| asked.claim(&self.snapshots, now));
         let claims: Vec<Claim<'_>> = asked.chain(self.foreign.iter().map(Foreign::claim)).collect();
         let snapshot = Snapshot {
             now: micros(now),
             nodes: &self.nodes,
             closed: &self.closed,
-            tenants: &self.tenants.all,
+            queues: &self.snapshots.all,
             taken: &self.taken,
             claims: &claims,
-            packing: self.tenants.packing(),
+            packing: self.snapshots.packing(),
             wake: None,
         };
         scheduling::decide(ledger, &snapshot).ok()

@@ -73,8 +73,8 @@ pub enum Why {
 pub struct Wait {
     /// The claim.
     pub id: Text,
-    /// Its queue, as a place among the tenants; `None`: it has none.
-    pub tenant: Option<usize>,
+    /// Index of its queue; `None`: it has none.
+    pub queue: Option<usize>,
     /// Place in line within its queue, from 1.
     pub place: u32,
     /// GPUs that it needs to start.

@@ -16,7 +16,7 @@ use crate::units::GpuType;
 struct Group {
     gpu_type: GpuType,
     gpus: u32,
-    /// Limited queues that may use it, as places among the tenants.
+    /// Indices of the limited queues that may use it.
     queues: BTreeSet<usize>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Free {
 
 impl Free {
     /// Counts the GPUs of nodes, which are in the order of their names. `limits`: nodes of the queues that are limited to a part of them, as
-    /// places among the tenants.
+    /// index.
     pub(super) fn new(limits: &[(usize, NodeSet)], nodes: &[Node]) -> Self {
         let key = |(place, node): (usize, &Node)| {
             let queues = limits.iter().filter(|(_, nodes)| nodes.contains(place)).map(|(queue, _)| *queue);

@@ -10,11 +10,11 @@ use crate::job::{Grant, JobView};
 use crate::memory::Memory;
 use crate::placement::NodeSet;
 use crate::policy::{Error, PolicyInput, allocate};
+use crate::scheduling::info::{Info, Workloads};
+use crate::scheduling::queue::{Backfill, QueueSettings, QueueSnapshot};
 use crate::scheduling::reach::Blocked;
-use crate::scheduling::seat::{Board, Seat};
 use crate::scheduling::snapshot::{Pools, add, count, take};
 use crate::scheduling::steps::{in_steps, whole};
-use crate::scheduling::tenant::{Backfill, Queue, Tenant};
 use crate::units::{GpuType, Micros};
 
 /// Limits on what a decision may change, found out while deciding. They only ever grow.
@@ -38,8 +38,8 @@ pub(super) struct Limits {
 
 impl Limits {
     /// Returns true if the claim's size is not to be decided.
-    pub(super) fn is_fixed(&self, place: usize, seat: &Seat) -> bool {
-        (seat.pinned || self.pin.contains(&place)) && !self.out.contains(&place) && !self.loose.contains(&place)
+    pub(super) fn is_fixed(&self, place: usize, info: &Info) -> bool {
+        (info.pinned || self.pin.contains(&place)) && !self.out.contains(&place) && !self.loose.contains(&place)
     }
 
     fn cap(&self, place: usize) -> u32 {
@@ -67,13 +67,13 @@ pub(super) struct Filled {
 
 impl Filled {
     /// Returns the GPUs that are kept for jobs which need more than is left of their queue's own quota.
-    pub(super) fn kept_back(&self, tenant: &Tenant) -> Pools {
+    pub(super) fn kept_back(&self, queue: &QueueSnapshot) -> Pools {
         let mut kept_back = Pools::new();
         for head in self.heads.iter().filter(|head| head.reserved > 0) {
             let gpu_type = head.needs.gpu_type;
             let started = count(&self.charge, gpu_type).saturating_sub(head.reserved);
             let needed = started.saturating_add(head.needs.gpus);
-            if tenant.quota(gpu_type).is_some_and(|quota| needed > quota.nominal) {
+            if queue.quota(gpu_type).is_some_and(|quota| needed > quota.nominal) {
                 add(&mut kept_back, gpu_type, head.reserved);
             }
         }
@@ -84,41 +84,41 @@ impl Filled {
 /// One queue while it is filled.
 pub(super) struct Line<'a> {
     pub(super) now: Micros,
-    pub(super) board: &'a Board,
-    pub(super) tenant: usize,
-    pub(super) owner: &'a Tenant,
-    pub(super) queue: &'a Queue,
+    pub(super) workloads: &'a Workloads,
+    pub(super) queue: usize,
+    pub(super) owner: &'a QueueSnapshot,
+    pub(super) settings: &'a QueueSettings,
     pub(super) limits: &'a Limits,
 }
 
 impl Line<'_> {
-    fn seat(&self, place: usize) -> Option<&Seat> {
-        self.board.seats.get(place)
+    fn info(&self, place: usize) -> Option<&Info> {
+        self.workloads.infos.get(place)
     }
 
     fn members(&self) -> &[usize] {
-        self.board.lines.get(&self.tenant).map_or(&[], Vec::as_slice)
+        self.workloads.lines.get(&self.queue).map_or(&[], Vec::as_slice)
     }
 
     fn step(&self) -> u32 {
-        self.board.steps.get(&self.tenant).copied().unwrap_or(1)
+        self.workloads.steps.get(&self.queue).copied().unwrap_or(1)
     }
 
     /// Returns true if the claim is decided here: not fixed, and in no way excluded.
     fn takes_part(&self, place: usize) -> bool {
         let is_out = self.limits.out.contains(&place);
-        self.seat(place).is_some_and(|seat| !self.limits.is_fixed(place, seat) && !is_out && seat.barred.is_none())
+        self.info(place).is_some_and(|info| !self.limits.is_fixed(place, info) && !is_out && info.barred.is_none())
     }
 
     /// GPUs that the claims to be decided could use at most, on their home types; what finds no room waits for its minimum.
     pub(super) fn wants(&self) -> Pools {
         let mut wants = Pools::new();
         for &place in self.members() {
-            let Some(seat) = self.seat(place) else { continue };
+            let Some(info) = self.info(place) else { continue };
             if self.takes_part(place) {
-                add(&mut wants, seat.home, seat.max);
-            } else if self.limits.out.contains(&place) && !self.limits.yields.contains(&place) && !seat.is_running() {
-                add(&mut wants, seat.home, seat.min);
+                add(&mut wants, info.home, info.max);
+            } else if self.limits.out.contains(&place) && !self.limits.yields.contains(&place) && !info.is_running() {
+                add(&mut wants, info.home, info.min);
             }
         }
         wants
@@ -126,9 +126,9 @@ impl Line<'_> {
 
     /// GPUs that a running claim keeps, also beyond the budget.
     fn kept_by(&self, place: usize) -> Option<Grant> {
-        let seat = self.seat(place).filter(|seat| seat.is_running() && self.takes_part(place))?;
+        let info = self.info(place).filter(|info| info.is_running() && self.takes_part(place))?;
         let gpus = self.limits.keep.get(&place).filter(|_| !self.limits.loose.contains(&place))?;
-        Some(Grant::of(seat.held.gpu_type, *gpus))
+        Some(Grant::of(info.held.gpu_type, *gpus))
     }
 
     /// GPUs that claims keep, also beyond the budget.
@@ -146,7 +146,7 @@ impl Line<'_> {
         let mut free = budget.clone();
         let mut blocked = Blocked::default();
         for &place in self.members() {
-            let is_fixed = self.seat(place).is_some_and(|seat| self.limits.is_fixed(place, seat));
+            let is_fixed = self.info(place).is_some_and(|info| self.limits.is_fixed(place, info));
             if let Some(slot) = grants.get_mut(place).filter(|_| !is_fixed) {
                 *slot = Grant::NONE;
             }
@@ -165,7 +165,7 @@ impl Line<'_> {
             self.hold_back(&mut pool, &blocked, &filled.heads, grants);
             self.class(&members, &mut pool, &mut blocked, memory, grants)?;
             let mut before = blocked.clone();
-            if self.queue.backfill == Backfill::Reserve {
+            if self.settings.backfill == Backfill::Reserve {
                 self.reserve(&class, &mut pool, &mut blocked, grants, &mut filled);
             }
             self.note_left(&class, &mut before, grants, &mut filled);
@@ -177,8 +177,8 @@ impl Line<'_> {
         // The rest of the budget is kept for the first in line, so that it is not lent.
         for head in &mut filled.heads {
             // Not what is free: a budget that depends on who holds what would be taken back by the next decision.
-            let reach = self.seat(head.place).and_then(|seat| seat.reach);
-            let most = self.board.reaches.capacity(reach, head.needs.gpu_type).unwrap_or(u32::MAX);
+            let reach = self.info(head.place).and_then(|info| info.reach);
+            let most = self.workloads.reaches.capacity(reach, head.needs.gpu_type).unwrap_or(u32::MAX);
             head.reserved = head.needs.gpus.min(most).min(count(&free, head.needs.gpu_type));
             take(&mut free, head.needs.gpu_type, head.reserved);
             add(&mut filled.charge, head.needs.gpu_type, head.reserved);
@@ -188,10 +188,10 @@ impl Line<'_> {
 
     /// Members by priority, where it counts; each class in line order.
     fn classes(&self) -> Vec<Vec<usize>> {
-        if !self.queue.by_priority {
+        if !self.settings.by_priority {
             return vec![self.members().to_vec()];
         }
-        let priority = |place: usize| self.seat(place).map(|seat| seat.priority);
+        let priority = |place: usize| self.info(place).map(|info| info.priority);
         self.members().chunk_by(|&a, &b| priority(a) == priority(b)).map(<[usize]>::to_vec).collect()
     }
 
@@ -209,7 +209,7 @@ impl Line<'_> {
         loop {
             let mut asked = |place: &usize| {
                 let behind =
-                    self.seat(*place).is_some_and(|seat| !seat.is_running() && self.blocks(blocked, seat, seat.home));
+                    self.info(*place).is_some_and(|info| !info.is_running() && self.blocks(blocked, info, info.home));
                 !forced.contains(place) && !behind
             };
             let places: Vec<usize> = members.iter().copied().filter(|place| asked(place)).collect();
@@ -245,17 +245,17 @@ impl Line<'_> {
     ) -> Result<Vec<Grant>, Error> {
         let step = self.step();
         let mut view = |&place: &usize| {
-            let seat = self.seat(place)?;
-            let growth = self.growth(blocked, seat).map_or(u32::MAX, |more| seat.held.gpus.saturating_add(more));
-            let min = seat.view.min;
-            let max = seat.view.max.min(in_steps(growth.min(self.limits.cap(place)), step)).max(min);
-            Some(JobView { min, max, num: seat.view.num.clamp(min, max), ..seat.view.clone() })
+            let info = self.info(place)?;
+            let growth = self.growth(blocked, info).map_or(u32::MAX, |more| info.held.gpus.saturating_add(more));
+            let min = info.view.min;
+            let max = info.view.max.min(in_steps(growth.min(self.limits.cap(place)), step)).max(min);
+            Some(JobView { min, max, num: info.view.num.clamp(min, max), ..info.view.clone() })
         };
         let jobs: Vec<JobView> = places.iter().filter_map(&mut view).collect();
         let capacity: Vec<(GpuType, u32)> =
             pool.iter().map(|(&gpu_type, &gpus)| (gpu_type, in_steps(gpus, step))).collect();
         let input = PolicyInput { now: self.now, capacity: &capacity, jobs: &jobs };
-        let grants = allocate(&*self.queue.policy, input, memory)?.grants;
+        let grants = allocate(&*self.settings.policy, input, memory)?.grants;
         Ok(grants.into_iter().map(|grant| Grant::of(grant.gpu_type, grant.gpus.saturating_mul(step))).collect())
     }
 
@@ -263,12 +263,12 @@ impl Line<'_> {
     fn round(&self, places: &[usize], raw: &[Grant], pool: &mut Pools, grants: &mut [Grant]) {
         let mut cut: Vec<(usize, u32, u32)> = Vec::new();
         for (&place, &wish) in places.iter().zip(raw) {
-            let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };
-            let gpus = whole(wish.gpus, seat.width);
-            *slot = if gpus < seat.min { Grant::NONE } else { Grant::of(wish.gpu_type, gpus) };
+            let (Some(info), Some(slot)) = (self.info(place), grants.get_mut(place)) else { continue };
+            let gpus = whole(wish.gpus, info.width);
+            *slot = if gpus < info.min { Grant::NONE } else { Grant::of(wish.gpu_type, gpus) };
             take(pool, slot.gpu_type, slot.gpus);
             if !slot.is_none() && slot.gpus < wish.gpus {
-                cut.push((place, seat.width, seat.max.min(self.limits.cap(place))));
+                cut.push((place, info.width, info.max.min(self.limits.cap(place))));
             }
         }
         for (place, width, most) in cut {
@@ -293,9 +293,9 @@ impl Line<'_> {
     ) {
         let mut already = blocked.clone();
         let mut waits = |place: usize, grants: &[Grant]| {
-            let is_open = self.seat(place).is_some_and(|seat| {
-                let may_start = !seat.is_running() && seat.barred.is_none() && !seat.pinned;
-                may_start && !self.blocks(&mut already, seat, seat.home)
+            let is_open = self.info(place).is_some_and(|info| {
+                let may_start = !info.is_running() && info.barred.is_none() && !info.pinned;
+                may_start && !self.blocks(&mut already, info, info.home)
             });
             is_open && grants.get(place).is_some_and(|grant| grant.is_none())
         };
@@ -304,49 +304,49 @@ impl Line<'_> {
         // Gains of those behind are withdrawn, and granted again in line order.
         let mut wishes: Vec<(usize, Grant)> = Vec::new();
         for &place in behind {
-            let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };
+            let (Some(info), Some(slot)) = (self.info(place), grants.get_mut(place)) else { continue };
             if !self.takes_part(place) && !self.limits.out.contains(&place) {
                 continue;
             }
             let wish = *slot;
-            if !seat.is_running() {
-                if !self.blocks(&mut already, seat, seat.home) {
+            if !info.is_running() {
+                if !self.blocks(&mut already, info, info.home) {
                     add(pool, wish.gpu_type, wish.gpus);
                     *slot = Grant::NONE;
-                    wishes.push((place, if wish.is_none() { Grant::of(seat.home, seat.min) } else { wish }));
+                    wishes.push((place, if wish.is_none() { Grant::of(info.home, info.min) } else { wish }));
                 }
-            } else if wish.gpu_type == seat.held.gpu_type && wish.gpus > seat.held.gpus {
-                add(pool, wish.gpu_type, wish.gpus.saturating_sub(seat.held.gpus));
-                *slot = seat.held;
+            } else if wish.gpu_type == info.held.gpu_type && wish.gpus > info.held.gpus {
+                add(pool, wish.gpu_type, wish.gpus.saturating_sub(info.held.gpus));
+                *slot = info.held;
                 wishes.push((place, wish));
             }
         }
-        let is_start = |(place, _): &(usize, Grant)| self.seat(*place).is_some_and(|seat| !seat.is_running());
+        let is_start = |(place, _): &(usize, Grant)| self.info(*place).is_some_and(|info| !info.is_running());
         let (starts, growths): (Vec<_>, Vec<_>) = wishes.into_iter().partition(is_start);
         for (place, wish) in starts {
-            let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };
-            if self.blocks(blocked, seat, wish.gpu_type) {
+            let (Some(info), Some(slot)) = (self.info(place), grants.get_mut(place)) else { continue };
+            if self.blocks(blocked, info, wish.gpu_type) {
                 continue;
             }
             let room = count(pool, wish.gpu_type);
-            let gpus = if room >= wish.gpus { wish.gpus } else { seat.min };
+            let gpus = if room >= wish.gpus { wish.gpus } else { info.min };
             if room >= gpus && !self.limits.out.contains(&place) {
                 take(pool, wish.gpu_type, gpus);
                 *slot = Grant::of(wish.gpu_type, gpus);
                 self.note(place, blocked, wish.gpu_type, filled);
             } else {
-                blocked.block(&self.board.reaches, seat);
-                let head = Head { place, needs: Grant::of(seat.home, seat.min), reserved: 0 };
+                blocked.block(&self.workloads.reaches, info);
+                let head = Head { place, needs: Grant::of(info.home, info.min), reserved: 0 };
                 filled.heads.push(head);
                 self.hold_back(pool, blocked, &[head], grants);
             }
         }
         for (place, wish) in growths {
-            let (Some(seat), Some(slot)) = (self.seat(place), grants.get_mut(place)) else { continue };
-            let most = self.growth(blocked, seat).unwrap_or(u32::MAX).min(count(pool, wish.gpu_type));
+            let (Some(info), Some(slot)) = (self.info(place), grants.get_mut(place)) else { continue };
+            let most = self.growth(blocked, info).unwrap_or(u32::MAX).min(count(pool, wish.gpu_type));
             let more = wish.gpus.saturating_sub(slot.gpus).min(most);
-            let more = whole(more, seat.width);
-            if !self.blocks(blocked, seat, wish.gpu_type) && more > 0 {
+            let more = whole(more, info.width);
+            if !self.blocks(blocked, info, wish.gpu_type) && more > 0 {
                 take(pool, wish.gpu_type, more);
                 slot.gpus = slot.gpus.saturating_add(more);
                 self.note(place, blocked, wish.gpu_type, filled);
@@ -356,22 +356,22 @@ impl Line<'_> {
 
     /// Returns the GPUs by which a running claim may grow at most: what is free on nodes that no head keeps. It may not take there what another
     /// loses, who would take it back in the next decision. `None`: no head limits it.
-    fn growth(&self, blocked: &mut Blocked, seat: &Seat) -> Option<u32> {
-        blocked.left(&self.board.reaches, seat, seat.home).map(|left| left.free)
+    fn growth(&self, blocked: &mut Blocked, info: &Info) -> Option<u32> {
+        blocked.left(&self.workloads.reaches, info, info.home).map(|left| left.free)
     }
 
-    fn blocks(&self, blocked: &mut Blocked, seat: &Seat, gpu_type: GpuType) -> bool {
-        blocked.blocks(&self.board.reaches, seat, gpu_type)
+    fn blocks(&self, blocked: &mut Blocked, info: &Info, gpu_type: GpuType) -> bool {
+        blocked.blocks(&self.workloads.reaches, info, gpu_type)
     }
 
     /// Returns the GPUs that a head could use at most, as grants stand: what is free on its nodes, and what claims of its queue lose there.
     fn usable(&self, head: &Head, grants: &[Grant]) -> u32 {
-        let Some(seat) = self.seat(head.place) else { return 0 };
-        let Some(free) = self.board.reaches.free(seat.reach, head.needs.gpu_type) else { return u32::MAX };
+        let Some(info) = self.info(head.place) else { return 0 };
+        let Some(free) = self.workloads.reaches.free(info.reach, head.needs.gpu_type) else { return u32::MAX };
         let lost = |&place: &usize| {
-            let other = self.seat(place).filter(|other| other.is_running() && !self.limits.is_fixed(place, other))?;
+            let other = self.info(place).filter(|other| other.is_running() && !self.limits.is_fixed(place, other))?;
             let granted = grants.get(place).map_or(0, |grant| grant.gpus);
-            let is_of_use = granted < other.held.gpus && self.board.could_use(seat, other);
+            let is_of_use = granted < other.held.gpus && self.workloads.could_use(info, other);
             is_of_use.then(|| other.held.gpus.saturating_sub(granted))
         };
         self.members().iter().filter_map(lost).fold(free, u32::saturating_add)
@@ -391,8 +391,8 @@ impl Line<'_> {
                 continue;
             }
             let used = self.members().iter().map(|&place| {
-                let seat = self.seat(place).filter(|seat| self.limits.is_fixed(place, seat)).map(|seat| seat.held);
-                let grant = seat.or_else(|| grants.get(place).copied()).unwrap_or(Grant::NONE);
+                let info = self.info(place).filter(|info| self.limits.is_fixed(place, info)).map(|info| info.held);
+                let grant = info.or_else(|| grants.get(place).copied()).unwrap_or(Grant::NONE);
                 if grant.gpu_type == gpu_type { grant.gpus } else { 0 }
             });
             let needed = heads.iter().filter(|head| head.needs.gpu_type == gpu_type).map(|head| head.needs.gpus);
@@ -403,7 +403,7 @@ impl Line<'_> {
 
     /// Notes the nodes to which a claim is limited.
     fn note(&self, place: usize, blocked: &mut Blocked, gpu_type: GpuType, filled: &mut Filled) {
-        let left = self.seat(place).and_then(|seat| blocked.left(&self.board.reaches, seat, gpu_type));
+        let left = self.info(place).and_then(|info| blocked.left(&self.workloads.reaches, info, gpu_type));
         filled.left.extend(left.map(|left| (place, left.nodes)));
     }
 
@@ -413,8 +413,8 @@ impl Line<'_> {
             return;
         }
         for &place in class {
-            let (Some(seat), Some(grant)) = (self.seat(place), grants.get(place)) else { continue };
-            if grant.gpus > seat.held.gpus && !filled.left.contains_key(&place) {
+            let (Some(info), Some(grant)) = (self.info(place), grants.get(place)) else { continue };
+            if grant.gpus > info.held.gpus && !filled.left.contains_key(&place) {
                 self.note(place, before, grant.gpu_type, filled);
             }
         }

@@ -7,14 +7,14 @@
 //! |---|---|
 //! | [`lessons`] | knowledge of one job, learnt from its reports |
 //! | [`ledger`] | knowledge of all jobs, kept between decisions |
-//! | [`snapshot`], [`tenant`] | the input: claims, nodes, queues and cohorts |
+//! | [`snapshot`], [`queue`] | the input: claims, nodes, queues and cohorts |
 //! | `reach` | the nodes that claims can use, and what is free there |
 //! | [`decision`] | targets, reasons for changes and for waiting |
 //! | [`mod@decide`] | a decision; beside it the parts that it is made of |
 //! | [`mod@ask`] | one policy asked once, as the trace studies do |
 //! | [`floor`] | workers on nodes between decisions of a study |
 //!
-//! A decision is made of budgets (`tenancy`, on the accounts of `books` and what is `free`), policies within budgets (`line`, in whole workers
+//! A decision is made of budgets (`budgets`, on the accounts of `books` and what is `free`), policies within budgets (`line`, in whole workers
 //! by `steps`), nodes (`place`), rights (`moves`) and reasons (`waits`).
 //!
 //! Like the rest of the crate it must not read a clock, use a float or iterate a hash map, and it never changes its input.
@@ -22,21 +22,21 @@
 
 pub mod ask;
 pub mod books;
+mod budgets;
 pub mod decide;
 pub mod decision;
 pub mod floor;
 mod free;
+mod info;
 pub mod ledger;
 pub mod lessons;
 mod line;
 mod moves;
 mod place;
+pub mod queue;
 mod reach;
-mod seat;
 pub mod snapshot;
 mod steps;
-mod tenancy;
-pub mod tenant;
 mod waits;
 
 pub use ask::ask;
@@ -46,5 +46,5 @@ pub use decision::{Change, Decision, Reason, Target, Wait, Why};
 pub use floor::Floor;
 pub use ledger::Ledger;
 pub use lessons::{Belief, Lessons, outlived};
+pub use queue::{Backfill, QueueSettings, QueueSnapshot, Quota, Reclaim, WithinQueue};
 pub use snapshot::{Claim, Fixed, Pools, Sizes, Snapshot, Usage};
-pub use tenant::{Backfill, Queue, Quota, Reclaim, Tenant, WithinQueue};

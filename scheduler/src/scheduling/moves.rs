@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::job::Grant;
+use crate::scheduling::info::{Info, Workloads};
 use crate::scheduling::line::Limits;
-use crate::scheduling::seat::{Board, Seat};
+use crate::scheduling::queue::{QueueSettings, QueueSnapshot, Reclaim, WithinQueue};
 use crate::scheduling::snapshot::{Pools, add, count};
-use crate::scheduling::tenant::{Queue, Reclaim, Tenant, WithinQueue};
 use crate::units::GpuType;
 
 /// Matches of a decision.
@@ -36,31 +36,31 @@ struct Gain {
 type Gains = BTreeMap<GpuType, Vec<Gain>>;
 
 /// GPUs that a claim has before and after.
-fn kept(seat: &Seat, grant: Grant) -> u32 {
-    if grant.gpu_type == seat.held.gpu_type { grant.gpus.min(seat.held.gpus) } else { 0 }
+fn kept(info: &Info, grant: Grant) -> u32 {
+    if grant.gpu_type == info.held.gpu_type { grant.gpus.min(info.held.gpus) } else { 0 }
 }
 
 /// Use of GPUs by queue before a decision.
 pub(super) struct Judge<'a> {
-    tenants: &'a [Tenant],
-    board: &'a Board,
+    queues: &'a [QueueSnapshot],
+    workloads: &'a Workloads,
     before: BTreeMap<usize, Pools>,
     /// Highest priority in each queue.
     highest: BTreeMap<usize, i32>,
 }
 
 impl<'a> Judge<'a> {
-    pub(super) fn new(tenants: &'a [Tenant], board: &'a Board) -> Self {
+    pub(super) fn new(queues: &'a [QueueSnapshot], workloads: &'a Workloads) -> Self {
         let mut before: BTreeMap<usize, Pools> = BTreeMap::new();
         let mut highest: BTreeMap<usize, i32> = BTreeMap::new();
-        for seat in &board.seats {
-            if let Some(tenant) = seat.tenant {
-                add(before.entry(tenant).or_default(), seat.held.gpu_type, seat.held.gpus);
-                let highest = highest.entry(tenant).or_insert(seat.priority);
-                *highest = seat.priority.max(*highest);
+        for info in &workloads.infos {
+            if let Some(queue) = info.queue {
+                add(before.entry(queue).or_default(), info.held.gpu_type, info.held.gpus);
+                let highest = highest.entry(queue).or_insert(info.priority);
+                *highest = info.priority.max(*highest);
             }
         }
-        Self { tenants, board, before, highest }
+        Self { queues, workloads, before, highest }
     }
 
     /// Matches losses with gains: the last in line loses first, the first in line gains first.
@@ -68,17 +68,17 @@ impl<'a> Judge<'a> {
         let (mut gains, losses) = self.differences(grants, limits);
         let mut matches = Matches::default();
         for (victim, loss) in losses.into_iter().rev() {
-            let Some(seat) = self.board.seats.get(victim) else { continue };
+            let Some(info) = self.workloads.infos.get(victim) else { continue };
             let halted = grants.get(victim).is_none_or(|grant| grant.is_none());
-            let gains = gains.entry(seat.held.gpu_type).or_default();
+            let gains = gains.entry(info.held.gpu_type).or_default();
             let mut left = loss;
             let mut first = None;
             for gain in gains.iter_mut() {
-                let Some(gainer) = self.board.seats.get(gain.place) else { continue };
-                let is_own = gainer.tenant == seat.tenant;
+                let Some(gainer) = self.workloads.infos.get(gain.place) else { continue };
+                let is_own = gainer.queue == info.queue;
                 let most = if is_own { gain.all } else { gain.entitled }.min(left);
-                let is_allowed = most > 0 && self.may_take(gainer, seat, halted);
-                if is_allowed && !self.helps(gainer, gain.all, seat) {
+                let is_allowed = most > 0 && self.may_take(gainer, info, halted);
+                if is_allowed && !self.helps(gainer, gain.all, info) {
                     matches.misplaced.insert(victim);
                     continue;
                 }
@@ -109,22 +109,22 @@ impl<'a> Judge<'a> {
         let mut losses: Vec<(usize, u32)> = Vec::new();
         let mut own = self.own(grants);
         let mut order: Vec<usize> = (0..grants.len()).collect();
-        order.sort_by_key(|&place| self.board.rank.get(place).copied());
+        order.sort_by_key(|&place| self.workloads.rank.get(place).copied());
         for place in order {
-            let (Some(seat), Some(&grant)) = (self.board.seats.get(place), grants.get(place)) else { continue };
-            let kept = kept(seat, grant);
+            let (Some(info), Some(&grant)) = (self.workloads.infos.get(place), grants.get(place)) else { continue };
+            let kept = kept(info, grant);
             if grant.gpus > kept {
                 let all = grant.gpus.saturating_sub(kept);
-                let room = own.entry((seat.tenant, grant.gpu_type)).or_default();
+                let room = own.entry((info.queue, grant.gpu_type)).or_default();
                 // A gang that has to borrow in order to start takes nothing back from others, who may do the same.
-                let entitled = if kept == 0 && seat.min > *room { 0 } else { all.min(*room) };
+                let entitled = if kept == 0 && info.min > *room { 0 } else { all.min(*room) };
                 *room = room.saturating_sub(entitled);
                 gains.entry(grant.gpu_type).or_default().push(Gain { place, all, entitled });
             }
-            let is_alike = grant.gpu_type == seat.held.gpu_type || grant.is_none();
-            let is_lost = seat.lost && (limits.out.contains(&place) || limits.loose.contains(&place));
-            if is_alike && grant.gpus < seat.held.gpus && !is_lost {
-                losses.push((place, seat.held.gpus.saturating_sub(grant.gpus)));
+            let is_alike = grant.gpu_type == info.held.gpu_type || grant.is_none();
+            let is_lost = info.lost && (limits.out.contains(&place) || limits.loose.contains(&place));
+            if is_alike && grant.gpus < info.held.gpus && !is_lost {
+                losses.push((place, info.held.gpus.saturating_sub(grant.gpus)));
             }
         }
         (gains, losses)
@@ -133,51 +133,52 @@ impl<'a> Judge<'a> {
     /// GPUs of each queue's own quota that its claims leave before any of them gains.
     fn own(&self, grants: &[Grant]) -> BTreeMap<(Option<usize>, GpuType), u32> {
         let mut kept_by: BTreeMap<(Option<usize>, GpuType), u32> = BTreeMap::new();
-        for (seat, &grant) in self.board.seats.iter().zip(grants) {
-            let sum = kept_by.entry((seat.tenant, grant.gpu_type)).or_default();
-            *sum = sum.saturating_add(kept(seat, grant));
+        for (info, &grant) in self.workloads.infos.iter().zip(grants) {
+            let sum = kept_by.entry((info.queue, grant.gpu_type)).or_default();
+            *sum = sum.saturating_add(kept(info, grant));
         }
-        let left = |((tenant, gpu_type), kept): ((Option<usize>, GpuType), u32)| {
-            let quota = tenant.and_then(|tenant| self.tenants.get(tenant)).map(|tenant| tenant.quota(gpu_type));
+        let left = |((queue, gpu_type), kept): ((Option<usize>, GpuType), u32)| {
+            let quota = queue.and_then(|queue| self.queues.get(queue)).map(|queue| queue.quota(gpu_type));
             let nominal = quota.map_or(0, |quota| quota.map_or(u32::MAX, |quota| quota.nominal));
-            ((tenant, gpu_type), nominal.saturating_sub(kept))
+            ((queue, gpu_type), nominal.saturating_sub(kept))
         };
         kept_by.into_iter().map(left).collect()
     }
 
-    fn queue(&self, seat: &Seat) -> Option<(usize, &Tenant, &Queue)> {
-        let place = seat.tenant?;
-        let tenant = self.tenants.get(place)?;
-        Some((place, tenant, tenant.queue.as_ref()?))
+    fn settings(&self, info: &Info) -> Option<(usize, &QueueSnapshot, &QueueSettings)> {
+        let place = info.queue?;
+        let queue = self.queues.get(place)?;
+        Some((place, queue, queue.settings.as_ref()?))
     }
 
     /// Returns true if no claim may halt this one.
-    pub(super) fn is_safe(&self, seat: &Seat) -> bool {
-        let Some((own, tenant, queue)) = self.queue(seat) else { return true };
-        let is_highest = self.highest.get(&own).is_none_or(|&highest| highest <= seat.priority);
-        let within = match queue.within {
+    pub(super) fn is_safe(&self, info: &Info) -> bool {
+        let Some((own, queue, settings)) = self.settings(info) else { return true };
+        let is_highest = self.highest.get(&own).is_none_or(|&highest| highest <= info.priority);
+        let within = match settings.within {
             WithinQueue::Any => false,
             WithinQueue::LowerPriority => is_highest,
             WithinQueue::Never => true,
         };
-        let gpu_type = seat.held.gpu_type;
+        let gpu_type = info.held.gpu_type;
         let held = self.before.get(&own).map_or(0, |pools| count(pools, gpu_type));
-        let borrows = tenant.quota(gpu_type).is_some_and(|quota| held > quota.nominal);
-        let reclaims = |(place, other): (usize, &Tenant)| {
-            let asks = other.queue.as_ref().is_some_and(|queue| queue.reclaim != Reclaim::Never);
+        let borrows = queue.quota(gpu_type).is_some_and(|quota| held > quota.nominal);
+        let reclaims = |(place, other): (usize, &QueueSnapshot)| {
+            let asks = other.settings.as_ref().is_some_and(|settings| settings.reclaim != Reclaim::Never);
             place != own && asks && self.root(place) == self.root(own)
         };
-        within && !(borrows && self.tenants.iter().enumerate().any(reclaims))
+        within && !(borrows && self.queues.iter().enumerate().any(reclaims))
     }
 
     /// Returns true if the settings let `gainer` have GPUs of `victim`.
-    fn may_take(&self, gainer: &Seat, victim: &Seat, halted: bool) -> bool {
-        let (Some((own, _, queue)), Some((other, lender, _))) = (self.queue(gainer), self.queue(victim)) else {
+    fn may_take(&self, gainer: &Info, victim: &Info, halted: bool) -> bool {
+        let (Some((own, _, settings)), Some((other, lender, _))) = (self.settings(gainer), self.settings(victim))
+        else {
             return false;
         };
         let is_higher = gainer.priority > victim.priority;
         if own == other {
-            return match queue.within {
+            return match settings.within {
                 WithinQueue::Any => true,
                 WithinQueue::LowerPriority => is_higher || !halted,
                 WithinQueue::Never => !halted,
@@ -188,7 +189,7 @@ impl<'a> Judge<'a> {
         let nominal = lender.quota(gpu_type).map_or(u32::MAX, |quota| quota.nominal);
         let is_reclaim = self.root(own) == self.root(other) && held(other) > nominal;
         is_reclaim
-            && match queue.reclaim {
+            && match settings.reclaim {
                 Reclaim::Any => true,
                 Reclaim::LowerPriority => is_higher,
                 Reclaim::Never => false,
@@ -197,16 +198,17 @@ impl<'a> Judge<'a> {
 
     /// Returns true if what a victim has is of use to a claim that gains GPUs: it can use a node of the victim, or has room without it and
     /// lacks quota alone.
-    fn helps(&self, gainer: &Seat, gpus: u32, victim: &Seat) -> bool {
-        let has_room = || self.board.reaches.free(gainer.reach, victim.held.gpu_type).is_some_and(|free| free >= gpus);
-        self.board.could_use(gainer, victim) || has_room()
+    fn helps(&self, gainer: &Info, gpus: u32, victim: &Info) -> bool {
+        let has_room =
+            || self.workloads.reaches.free(gainer.reach, victim.held.gpu_type).is_some_and(|free| free >= gpus);
+        self.workloads.could_use(gainer, victim) || has_room()
     }
 
     fn root(&self, place: usize) -> usize {
         let mut at = place;
-        for _ in 0..self.tenants.len() {
-            match self.tenants.get(at).and_then(|tenant| tenant.parent) {
-                Some(parent) if parent < self.tenants.len() => at = parent,
+        for _ in 0..self.queues.len() {
+            match self.queues.get(at).and_then(|queue| queue.parent) {
+                Some(parent) if parent < self.queues.len() => at = parent,
                 Some(_) | None => break,
             }
         }

@@ -11,8 +11,8 @@ use model::Text;
 
 use crate::job::Grant;
 use crate::placement::{Demand, Node, NodeSet, Packing, Placement, PlacementError, Prices, settle};
+use crate::scheduling::info::{Ground, Info, Workloads};
 use crate::scheduling::line::Head;
-use crate::scheduling::seat::{Board, Ground, Seat};
 
 /// Nodes of all claims.
 #[derive(Debug, Clone, Default)]
@@ -25,52 +25,52 @@ pub(super) struct Placed {
 
 /// Places the grants. What is reserved for `heads` takes room, and is not placed. `left`: nodes that claims behind them are limited to.
 pub(super) fn place(
-    board: &Board,
+    workloads: &Workloads,
     ground: &Ground,
     grants: &[Grant],
     (heads, left): (&[Head], &BTreeMap<usize, Arc<NodeSet>>),
     packing: Packing,
 ) -> Result<Placed, PlacementError> {
     let mut placed = Placed::default();
-    let mut stays: Vec<(&Seat, usize)> = Vec::new();
+    let mut stays: Vec<(&Info, usize)> = Vec::new();
     let mut demands: Vec<Demand> = Vec::new();
     let mut places: Vec<usize> = Vec::new();
     let mut before = Placement::new();
     let demand = |place: usize, grant: Grant, is_running: bool| {
-        let seat = board.seats.get(place)?;
-        let turn = board.rank.get(place).copied().unwrap_or_default().saturating_add(1);
+        let info = workloads.infos.get(place)?;
+        let turn = workloads.rank.get(place).copied().unwrap_or_default().saturating_add(1);
         Some(Demand {
-            width: seat.width,
+            width: info.width,
             turn: if is_running { 0 } else { turn },
             gpu_type: Some(grant.gpu_type),
-            among: left.get(&place).or_else(|| board.reaches.get(seat.reach)?.among.as_ref()).cloned(),
-            needs: seat.needs.clone(),
-            ..Demand::new(seat.id.clone(), grant.gpus.checked_div(seat.width).unwrap_or_default())
+            among: left.get(&place).or_else(|| workloads.reaches.get(info.reach)?.among.as_ref()).cloned(),
+            needs: info.needs.clone(),
+            ..Demand::new(info.id.clone(), grant.gpus.checked_div(info.width).unwrap_or_default())
         })
     };
-    for (place, (seat, &grant)) in board.seats.iter().zip(grants).enumerate() {
-        if seat.placed {
+    for (place, (info, &grant)) in workloads.infos.iter().zip(grants).enumerate() {
+        if info.placed {
             continue;
         }
         if grant.is_none() {
-            if !seat.on.is_empty() {
+            if !info.on.is_empty() {
                 placed.on.insert(place, Vec::new());
             }
             continue;
         }
-        let workers = grant.gpus.checked_div(seat.width).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
-        let is_alike = grant.gpu_type == seat.held.gpu_type && !seat.lost;
-        if is_alike && workers <= seat.on.len() {
-            if workers < seat.on.len() {
-                placed.on.insert(place, seat.on.iter().take(workers).cloned().collect());
+        let workers = grant.gpus.checked_div(info.width).and_then(|n| usize::try_from(n).ok()).unwrap_or_default();
+        let is_alike = grant.gpu_type == info.held.gpu_type && !info.lost;
+        if is_alike && workers <= info.on.len() {
+            if workers < info.on.len() {
+                placed.on.insert(place, info.on.iter().take(workers).cloned().collect());
             }
-            stays.push((seat, workers));
+            stays.push((info, workers));
             continue;
         }
-        if seat.is_running() {
-            before.insert(seat.id.clone(), seat.on.clone());
+        if info.is_running() {
+            before.insert(info.id.clone(), info.on.clone());
         }
-        demands.extend(demand(place, grant, seat.is_running()));
+        demands.extend(demand(place, grant, info.is_running()));
         places.push(place);
     }
     if demands.is_empty() {
@@ -95,9 +95,9 @@ pub(super) fn place(
     let prices = Prices { migration: Prices::NEVER, ..Prices::default() };
     let mut plan = settle(&nodes, &demands, &before, packing, &prices)?;
     for place in places {
-        let (Some(seat), Some(grant)) = (board.seats.get(place), grants.get(place)) else { continue };
-        let on = plan.placement.remove(&seat.id).unwrap_or_default();
-        let found = u32::try_from(on.len()).unwrap_or(u32::MAX).saturating_mul(seat.width);
+        let (Some(info), Some(grant)) = (workloads.infos.get(place), grants.get(place)) else { continue };
+        let on = plan.placement.remove(&info.id).unwrap_or_default();
+        let found = u32::try_from(on.len()).unwrap_or(u32::MAX).saturating_mul(info.width);
         if found < grant.gpus {
             placed.short.push((place, found));
         }
@@ -107,23 +107,23 @@ pub(super) fn place(
 }
 
 /// Returns the nodes that have room beside workers that stay, with their places among all. The others take nothing.
-fn room(ground: &Ground, stays: &[(&Seat, usize)]) -> Vec<(usize, Node)> {
+fn room(ground: &Ground, stays: &[(&Info, usize)]) -> Vec<(usize, Node)> {
     let mut slots: Vec<u32> = ground.nodes.iter().map(|node| node.slots).collect();
-    for (seat, workers) in stays {
-        for place in seat.places.iter().take(*workers) {
+    for (info, workers) in stays {
+        for place in info.places.iter().take(*workers) {
             if let Some(left) = slots.get_mut(*place) {
-                *left = left.saturating_sub(seat.width);
+                *left = left.saturating_sub(info.width);
             }
         }
     }
     let open = ground.nodes.iter().zip(slots).enumerate().filter(|(_, (_, slots))| *slots > 0);
     let mut open: Vec<(usize, Node)> =
         open.map(|(place, (node, slots))| (place, Node { slots, ..node.clone() })).collect();
-    for (seat, workers) in stays.iter().filter(|(seat, _)| !seat.needs.is_empty()) {
-        for place in seat.places.iter().take(*workers) {
+    for (info, workers) in stays.iter().filter(|(info, _)| !info.needs.is_empty()) {
+        for place in info.places.iter().take(*workers) {
             let found = open.binary_search_by_key(place, |(place, _)| *place);
             if let Some((_, node)) = found.ok().and_then(|found| open.get_mut(found)) {
-                node.use_others(&seat.needs, 1);
+                node.use_others(&info.needs, 1);
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use model::Text;
 
 use crate::placement::{Node, NodeSet};
-use crate::scheduling::seat::Seat;
+use crate::scheduling::info::Info;
 use crate::scheduling::snapshot::{Claim, Fixed, Pools, Snapshot, add};
 use crate::units::GpuType;
 
@@ -72,16 +72,16 @@ impl Reaches {
                 of.push(None);
                 continue;
             }
-            let queue = claim.tenant.and_then(|tenant| snapshot.tenants.get(tenant)?.queue.as_ref()?.nodes.as_ref());
+            let settings = claim.queue.and_then(|queue| snapshot.queues.get(queue)?.settings.as_ref()?.nodes.as_ref());
             let types = claim.belief.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
-            let key = (queue.map(address), claim.fits.map(address), claim.width.max(1), types, claim.avoid);
+            let key = (settings.map(address), claim.fits.map(address), claim.width.max(1), types, claim.avoid);
             let reach = if let Some(reach) = known.get(&key) {
                 *reach
             } else {
-                for names in [queue, claim.fits].into_iter().flatten() {
+                for names in [settings, claim.fits].into_iter().flatten() {
                     sets.entry(address(names)).or_insert_with(|| reaches.set(names));
                 }
-                let reach = reaches.push(&nodes, claim, [queue, claim.fits], &sets);
+                let reach = reaches.push(&nodes, claim, [settings, claim.fits], &sets);
                 known.insert(key, reach);
                 reach
             };
@@ -144,15 +144,15 @@ impl Reaches {
     }
 
     /// Counts what is free, given what each claim holds. `nodes`: those of the ground, without the room of claims that stay.
-    pub(super) fn count(&mut self, seats: &[Seat], nodes: &[Node]) {
+    pub(super) fn count(&mut self, infos: &[Info], nodes: &[Node]) {
         if self.limited.is_empty() {
             return;
         }
         self.free_on = nodes.iter().map(|node| node.slots).collect();
-        for seat in seats.iter().filter(|seat| !seat.placed) {
-            for place in &seat.places {
+        for info in infos.iter().filter(|info| !info.placed) {
+            for place in &info.places {
                 if let Some(left) = self.free_on.get_mut(*place) {
-                    *left = left.saturating_sub(seat.width);
+                    *left = left.saturating_sub(info.width);
                 }
             }
         }
@@ -239,13 +239,13 @@ pub(super) struct Blocked {
 
 impl Blocked {
     /// Keeps the nodes that a waiting claim can use.
-    pub(super) fn block(&mut self, reaches: &Reaches, seat: &Seat) {
-        match reaches.get(seat.reach) {
+    pub(super) fn block(&mut self, reaches: &Reaches, info: &Info) {
+        match reaches.get(info.reach) {
             Some(reach) => {
                 self.kept.get_or_insert_default().extend(&reach.usable);
                 self.left.retain(|_, left| left.nodes.is_disjoint(&reach.usable));
             }
-            None => self.types.extend(seat.view.speeds.iter().map(|(gpu_type, _)| *gpu_type)),
+            None => self.types.extend(info.view.speeds.iter().map(|(gpu_type, _)| *gpu_type)),
         }
     }
 
@@ -255,20 +255,20 @@ impl Blocked {
     }
 
     /// Returns what is left of a type to a claim; `None`: all that it may use.
-    pub(super) fn left(&mut self, reaches: &Reaches, seat: &Seat, gpu_type: GpuType) -> Option<Left> {
+    pub(super) fn left(&mut self, reaches: &Reaches, info: &Info, gpu_type: GpuType) -> Option<Left> {
         if self.types.contains(&gpu_type) {
             return Some(Left::default());
         }
         let kept = self.kept.as_ref()?;
-        let left = self.left.entry((seat.reach, gpu_type)).or_insert_with(|| {
-            let nodes = reaches.usable(seat.reach, gpu_type).map(|own| own.without(kept)).unwrap_or_default();
+        let left = self.left.entry((info.reach, gpu_type)).or_insert_with(|| {
+            let nodes = reaches.usable(info.reach, gpu_type).map(|own| own.without(kept)).unwrap_or_default();
             Left { free: reaches.free_on(&nodes), nodes: Arc::new(nodes) }
         });
         Some(left.clone())
     }
 
     /// Returns true if nothing of a type is left to a claim.
-    pub(super) fn blocks(&mut self, reaches: &Reaches, seat: &Seat, gpu_type: GpuType) -> bool {
-        self.left(reaches, seat, gpu_type).is_some_and(|left| left.nodes.is_empty())
+    pub(super) fn blocks(&mut self, reaches: &Reaches, info: &Info, gpu_type: GpuType) -> bool {
+        self.left(reaches, info, gpu_type).is_some_and(|left| left.nodes.is_empty())
     }
 }

@@ -1,4 +1,4 @@
-//! Input of a decision: claims, nodes and tenants at one time.
+//! Input of a decision: claims, nodes and queues at one time.
 //!
 //! Plain values; decides nothing. Tests: through [`super::decide`].
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::placement::{Node, Packing};
 use crate::scheduling::lessons::Belief;
-use crate::scheduling::tenant::Tenant;
+use crate::scheduling::queue::QueueSnapshot;
 use crate::units::{GpuMicros, GpuType, Micros};
 
 /// GPUs by type.
@@ -68,8 +68,8 @@ pub struct Usage {
 pub struct Claim<'a> {
     /// Name, unique in the snapshot. The last tie-break.
     pub id: &'a Text,
-    /// Place of its queue in [`Snapshot::tenants`]; `None`: it belongs to no queue, and gets nothing new.
-    pub tenant: Option<usize>,
+    /// Index of its queue in [`Snapshot::queues`]; `None`: it belongs to no queue, and gets nothing new.
+    pub queue: Option<usize>,
     /// Sizes in workers.
     pub sizes: Sizes,
     /// GPUs of each worker, all on one node; at least 1.
@@ -108,7 +108,7 @@ pub struct Snapshot<'a> {
     /// Nodes that take nothing new. Workers there stay.
     pub closed: &'a BTreeSet<Text>,
     /// Queues and cohorts.
-    pub tenants: &'a [Tenant],
+    pub queues: &'a [QueueSnapshot],
     /// Amounts besides GPUs that pods without a claim hold on each node, in the order of [`Node::others`].
     pub taken: &'a BTreeMap<Text, Vec<u64>>,
     /// Claims, in any order.

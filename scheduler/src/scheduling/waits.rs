@@ -5,78 +5,86 @@
 use std::collections::BTreeMap;
 
 use crate::job::Grant;
+use crate::scheduling::budgets::Budgets;
 use crate::scheduling::decision::{Reason, Wait};
+use crate::scheduling::info::{Info, Workloads};
 use crate::scheduling::line::{Head, Limits};
-use crate::scheduling::seat::{Board, Seat};
 use crate::scheduling::snapshot::{Pools, count};
-use crate::scheduling::tenancy::Share;
 
 /// Describes the claims that hold nothing, in the order of their lines; those without a queue come last.
 pub(super) fn waits(
-    board: &Board,
-    share: &Share<'_>,
+    workloads: &Workloads,
+    budgets: &Budgets<'_>,
     limits: &Limits,
     grants: &[Grant],
     heads: &BTreeMap<usize, Vec<Head>>,
 ) -> Vec<Wait> {
     let is_waiting = |place: &usize| grants.get(*place).is_some_and(|grant| grant.is_none());
     let mut waits = Vec::new();
-    for (&tenant, line) in &board.lines {
-        let heads = heads.get(&tenant).map_or(&[][..], Vec::as_slice);
+    for (&queue, line) in &workloads.lines {
+        let heads = heads.get(&queue).map_or(&[][..], Vec::as_slice);
         for (turn, place) in (1..).zip(line.iter().copied().filter(is_waiting)) {
-            waits.extend(wait(board, share, limits, heads, place, turn));
+            waits.extend(wait(workloads, budgets, limits, heads, place, turn));
         }
     }
-    let without = (0..grants.len()).filter(|place| board.seats.get(*place).is_some_and(|seat| seat.tenant.is_none()));
+    let without =
+        (0..grants.len()).filter(|place| workloads.infos.get(*place).is_some_and(|info| info.queue.is_none()));
     let mut without: Vec<usize> = without.filter(is_waiting).collect();
-    without.sort_by_key(|&place| board.rank.get(place).copied());
+    without.sort_by_key(|&place| workloads.rank.get(place).copied());
     for (turn, place) in (1..).zip(without) {
-        waits.extend(wait(board, share, limits, &[], place, turn));
+        waits.extend(wait(workloads, budgets, limits, &[], place, turn));
     }
     waits
 }
 
-fn wait(board: &Board, share: &Share<'_>, limits: &Limits, heads: &[Head], place: usize, turn: u32) -> Option<Wait> {
-    let seat = board.seats.get(place)?;
-    let of = |pools: Option<&Pools>| pools.map_or(0, |pools| count(pools, seat.home));
+fn wait(
+    workloads: &Workloads,
+    budgets: &Budgets<'_>,
+    limits: &Limits,
+    heads: &[Head],
+    place: usize,
+    turn: u32,
+) -> Option<Wait> {
+    let info = workloads.infos.get(place)?;
+    let of = |pools: Option<&Pools>| pools.map_or(0, |pools| count(pools, info.home));
     // GPUs reserved for a claim are still there for it.
     let reserved = heads.iter().find(|head| head.place == place).map_or(0, |head| head.reserved);
-    let quota = of(seat.tenant.and_then(|tenant| board.most.get(&tenant)));
-    let left = seat.tenant.map_or(0, |tenant| share.books.left(tenant, seat.home));
+    let quota = of(info.queue.and_then(|queue| workloads.most.get(&queue)));
+    let left = info.queue.map_or(0, |queue| budgets.books.left(queue, info.home));
     let quota_left = left.saturating_add(reserved).min(quota);
-    let open = share.free.count(seat.tenant, seat.home).saturating_add(reserved);
-    let nodes_left = board.reaches.free(seat.reach, seat.home).map_or(open, |free| free.min(open));
-    let reason = reason(seat, limits, heads, (place, board), (quota_left, nodes_left));
-    let (id, tenant, needs, width) = (seat.id.clone(), seat.tenant, seat.min, seat.width);
-    let (nodes, widest) = board.room(seat, seat.home);
-    Some(Wait { id, tenant, place: turn, needs, width, quota_left, quota, nodes_left, nodes, widest, reason })
+    let open = budgets.free.count(info.queue, info.home).saturating_add(reserved);
+    let nodes_left = workloads.reaches.free(info.reach, info.home).map_or(open, |free| free.min(open));
+    let reason = reason(info, limits, heads, (place, workloads), (quota_left, nodes_left));
+    let (id, queue, needs, width) = (info.id.clone(), info.queue, info.min, info.width);
+    let (nodes, widest) = workloads.room(info, info.home);
+    Some(Wait { id, queue, place: turn, needs, width, quota_left, quota, nodes_left, nodes, widest, reason })
 }
 
 fn reason(
-    seat: &Seat,
+    info: &Info,
     limits: &Limits,
     heads: &[Head],
-    (place, board): (usize, &Board),
+    (place, workloads): (usize, &Workloads),
     (quota_left, nodes_left): (u32, u32),
 ) -> Reason {
-    if let Some(reason) = &seat.barred {
+    if let Some(reason) = &info.barred {
         return reason.clone();
     }
     let before = |head: &&Head| {
-        let is_earlier = board.rank.get(head.place) < board.rank.get(place);
+        let is_earlier = workloads.rank.get(head.place) < workloads.rank.get(place);
         is_earlier
-            && board
-                .seats
+            && workloads
+                .infos
                 .get(head.place)
-                .is_some_and(|first| first.can_use(seat.home) && board.reaches.overlap(first.reach, seat.reach))
+                .is_some_and(|first| first.can_use(info.home) && workloads.reaches.overlap(first.reach, info.reach))
     };
     if limits.out.contains(&place) {
         Reason::Nodes
-    } else if let Some(first) = heads.iter().find(before).and_then(|head| board.seats.get(head.place)) {
+    } else if let Some(first) = heads.iter().find(before).and_then(|head| workloads.infos.get(head.place)) {
         Reason::Behind(first.id.clone())
-    } else if quota_left < seat.min {
+    } else if quota_left < info.min {
         Reason::Quota
-    } else if nodes_left < seat.min {
+    } else if nodes_left < info.min {
         Reason::Nodes
     } else {
         Reason::Policy

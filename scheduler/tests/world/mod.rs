@@ -8,7 +8,8 @@ use std::sync::Arc;
 use model::Text;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{
-    Belief, Claim, Decision, Fixed, Ledger, Queue, Quota, Reason, Sizes, Snapshot, Tenant, Usage, Wait, decide,
+    Belief, Claim, Decision, Fixed, Ledger, QueueSettings, QueueSnapshot, Quota, Reason, Sizes, Snapshot, Usage, Wait,
+    decide,
 };
 use scheduler::{Curve, GpuMicros, GpuType, Micros, Speeds, by_name};
 
@@ -16,7 +17,7 @@ use scheduler::{Curve, GpuMicros, GpuType, Micros, Speeds, by_name};
 #[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) id: Text,
-    pub(crate) tenant: Option<usize>,
+    pub(crate) queue: Option<usize>,
     pub(crate) sizes: Sizes,
     pub(crate) width: u32,
     pub(crate) priority: i32,
@@ -36,7 +37,7 @@ pub(crate) fn job(id: &str, workers: u32, submitted: u64) -> Job {
     let speeds = Speeds::single(Curve::linear(64));
     Job {
         id: id.into(),
-        tenant: Some(0),
+        queue: Some(0),
         sizes: Sizes::rigid(workers),
         width: 1,
         priority: 0,
@@ -71,25 +72,32 @@ impl Job {
     }
 
     /// The same in another queue.
-    pub(crate) fn of(self, tenant: usize) -> Self {
-        self.with(|job| job.tenant = Some(tenant))
+    pub(crate) fn of(self, queue: usize) -> Self {
+        self.with(|job| job.queue = Some(queue))
     }
 }
 
 /// Settings of a queue with a policy by name.
-pub(crate) fn queue(policy: &str) -> Queue {
-    Queue::new(Arc::from(by_name(policy).unwrap()))
+pub(crate) fn queue(policy: &str) -> QueueSettings {
+    QueueSettings::new(Arc::from(by_name(policy).unwrap()))
 }
 
 /// A queue in a cohort, with a quota of type 0.
-pub(crate) fn member(name: &str, parent: usize, quota: Quota, queue: Queue) -> Tenant {
+pub(crate) fn member(name: &str, parent: usize, quota: Quota, settings: QueueSettings) -> QueueSnapshot {
     let quota = Some([(GpuType(0), quota)].into());
-    Tenant { name: name.into(), parent: Some(parent), quota, weight: 1, priority: 0, queue: Some(queue) }
+    QueueSnapshot { name: name.into(), parent: Some(parent), quota, weight: 1, priority: 0, settings: Some(settings) }
 }
 
 /// A cohort without a quota of its own.
-pub(crate) fn cohort(name: &str) -> Tenant {
-    Tenant { name: name.into(), parent: None, quota: Some(BTreeMap::new()), weight: 1, priority: 0, queue: None }
+pub(crate) fn cohort(name: &str) -> QueueSnapshot {
+    QueueSnapshot {
+        name: name.into(),
+        parent: None,
+        quota: Some(BTreeMap::new()),
+        weight: 1,
+        priority: 0,
+        settings: None,
+    }
 }
 
 /// Nodes of these numbers of GPUs.
@@ -104,30 +112,30 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) closed: BTreeSet<Text>,
     pub(crate) taken: BTreeMap<Text, Vec<u64>>,
-    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) queues: Vec<QueueSnapshot>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) ledger: Ledger,
     pub(crate) wake: Option<Micros>,
 }
 
 impl World {
-    pub(crate) fn new(slots: &[u32], tenants: Vec<Tenant>, jobs: Vec<Job>) -> Self {
+    pub(crate) fn new(slots: &[u32], queues: Vec<QueueSnapshot>, jobs: Vec<Job>) -> Self {
         let now = Micros::from_secs(10_000);
         let (closed, ledger) = (BTreeSet::new(), Ledger::default());
         let taken = BTreeMap::new();
-        Self { now, nodes: nodes(slots), closed, taken, tenants, jobs, ledger, wake: None }
+        Self { now, nodes: nodes(slots), closed, taken, queues, jobs, ledger, wake: None }
     }
 
     /// One queue over everything.
-    pub(crate) fn alone(slots: &[u32], queue: Queue, jobs: Vec<Job>) -> Self {
-        Self::new(slots, vec![Tenant::root("all", queue)], jobs)
+    pub(crate) fn alone(slots: &[u32], queue: QueueSettings, jobs: Vec<Job>) -> Self {
+        Self::new(slots, vec![QueueSnapshot::root("all", queue)], jobs)
     }
 
     pub(crate) fn ask(&self) -> Decision {
         let claims: Vec<Claim<'_>> = (self.jobs.iter())
             .map(|job| Claim {
                 id: &job.id,
-                tenant: job.tenant,
+                queue: job.queue,
                 sizes: job.sizes,
                 width: job.width,
                 priority: job.priority,
@@ -147,7 +155,7 @@ impl World {
             now: self.now,
             nodes: &self.nodes,
             closed: &self.closed,
-            tenants: &self.tenants,
+            queues: &self.queues,
             taken: &self.taken,
             claims: &claims,
             packing: Packing::Pack,

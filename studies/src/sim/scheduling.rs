@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::id::Text;
 use scheduler::placement::{Node, Packing};
-use scheduler::scheduling::{self, Belief, Claim, Decision, Fixed, Ledger, Sizes, Snapshot, Target, Tenant, Usage};
+use scheduler::scheduling::{
+    self, Belief, Claim, Decision, Fixed, Ledger, QueueSnapshot, Sizes, Snapshot, Target, Usage,
+};
 use scheduler::{Grant, JobView, Micros};
 
 use crate::input::WorkloadJob;
@@ -20,15 +22,15 @@ pub struct Workers {
     pub width: u32,
     /// Priority of the job, higher first.
     pub priority: i32,
-    /// Place of its queue in [`Office::tenants`]; `None`: it belongs to no queue.
-    pub tenant: Option<usize>,
+    /// Index of its queue in [`Office::queues`]; `None`: it belongs to no queue.
+    pub queue: Option<usize>,
 }
 
 /// Cluster that jobs are scheduled on: queues, nodes and workers.
 #[derive(Debug, Clone)]
 pub struct Office {
     /// Queues and cohorts. The policy of each queue decides on its jobs.
-    pub tenants: Vec<Tenant>,
+    pub queues: Vec<QueueSnapshot>,
     /// The nodes.
     pub nodes: Vec<Node>,
     /// Way in which nodes are filled.
@@ -39,7 +41,7 @@ pub struct Office {
 
 impl Office {
     fn workers(&self, job: &WorkloadJob) -> Workers {
-        self.workers.get(&job.name).copied().unwrap_or(Workers { width: 1, priority: 0, tenant: Some(0) })
+        self.workers.get(&job.name).copied().unwrap_or(Workers { width: 1, priority: 0, queue: Some(0) })
     }
 }
 
@@ -66,7 +68,7 @@ impl Held {
             now,
             nodes: &office.nodes,
             closed: &BTreeSet::new(),
-            tenants: &office.tenants,
+            queues: &office.queues,
             taken: &BTreeMap::new(),
             claims: &claims,
             packing: office.packing,
@@ -79,7 +81,7 @@ impl Held {
         let of = |gpus: u32| gpus / workers.width.max(1);
         Claim {
             id: &view.id,
-            tenant: workers.tenant,
+            queue: workers.queue,
             sizes: Sizes { min: of(view.min), num: of(view.num), max: of(view.max) },
             width: workers.width,
             priority: workers.priority,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use scheduler::placement::{Node, Packing};
-use scheduler::scheduling::{self, Tenant};
+use scheduler::scheduling::{self, QueueSnapshot};
 use scheduler::{GpuType, Micros};
 use session::{Binding, Change, Latencies, Played, Queue, play};
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
@@ -48,15 +48,15 @@ fn queue(policy: &str) -> Queue {
 
 /// Returns a cluster with this queue alone.
 fn office(queue: &Queue) -> Office {
-    let rules = scheduling::Queue {
+    let rules = scheduling::QueueSettings {
         within: scheduling::WithinQueue::Any,
         min_run: Micros::ZERO,
         backfill: scheduling::Backfill::Policy,
-        ..scheduling::Queue::new(Arc::from(scheduler::by_name(&queue.policy).unwrap()))
+        ..scheduling::QueueSettings::new(Arc::from(scheduler::by_name(&queue.policy).unwrap()))
     };
     let node = |n: u32| Node { gpu_type: GpuType(0), ..Node::new(format!("n{n:02}"), queue.gpus) };
     Office {
-        tenants: vec![Tenant::root("voda", rules)],
+        queues: vec![QueueSnapshot::root("voda", rules)],
         nodes: (0..queue.nodes).map(node).collect(),
         packing: Packing::Pack,
         workers: BTreeMap::new(),

@@ -150,7 +150,7 @@ fn asked(state: &State, job: &Job) -> Option<Seen> {
         gpus: gpus(|sizes| sizes.preferred),
         min: gpus(|sizes| sizes.min),
         max: gpus(|sizes| sizes.max),
-        workers: Some(Workers { width, priority: state.queues.classes.priority(demand), tenant: None }),
+        workers: Some(Workers { width, priority: state.queues.classes.priority(demand), queue: None }),
         ..Seen::default()
     })
 }
@@ -221,7 +221,7 @@ fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
         || reader.nodes.values().filter(|node| node.gpus.first_key_value().is_some_and(|(of, _)| *of == resource));
     // All jobs that are played need one resource; quotas of others do not count.
     let gpu_type = |of: &Text| GpuType(u16::from(*of != resource));
-    let tenants = queues::Tenants::of(reader.queues.iter(), nodes, gpu_type);
+    let snapshots = queues::QueueSnapshots::of(reader.queues.iter(), nodes, gpu_type);
     let (jobs, remarks) = played(reader, &resource);
     let origin = jobs.first().map_or(Timestamp(0), |(_, seen)| seen.submitted);
     let since = |at: Timestamp| Micros::from_millis(at.0.saturating_sub(origin.0));
@@ -235,7 +235,7 @@ fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
         let name = Text::from(id.as_str());
         let of_log = Told { started: since(*started), on: on.clone(), ended: seen.ended.map(since) };
         told.insert(name.clone(), of_log);
-        workers.insert(name, Workers { tenant: tenants.place_of(&seen.queue), ..of_job });
+        workers.insert(name, Workers { queue: snapshots.place_of(&seen.queue), ..of_job });
         rows.push(TraceJob {
             line,
             id,
@@ -261,8 +261,8 @@ fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
     let policies: BTreeSet<String> = jobs.iter().map(|(_, seen)| policy(&seen.queue)).collect();
     let trace = Trace { name, jobs: rows, skipped: Vec::new() };
     let workload = Workload::join(trace, None, Cluster::parse(&gpus.to_string())?, OnBadRow::Refuse)?;
-    let packing = tenants.packing();
-    let office = Office { tenants: tenants.all, nodes, packing, workers };
+    let packing = snapshots.packing();
+    let office = Office { queues: snapshots.all, nodes, packing, workers };
     Ok(Recorded { workload, office, policies: policies.into_iter().collect(), told, remarks })
 }
 

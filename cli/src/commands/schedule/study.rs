@@ -216,9 +216,9 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
     let mut entrant =
         Entrant::find(args.policy.as_deref().or_else(|| policies.first().map(|name| &**name)).unwrap_or_default())?;
     if let Some(name) = &args.policy {
-        for queue in office.tenants.iter_mut().filter_map(|tenant| tenant.queue.as_mut()) {
+        for settings in office.queues.iter_mut().filter_map(|queue| queue.settings.as_mut()) {
             // A policy with the settings that the queue has: rights, protection, and the order by priority.
-            queue.policy = Arc::from(Entrant::find(name)?.policy);
+            settings.policy = Arc::from(Entrant::find(name)?.policy);
         }
     } else {
         entrant.name = policies.join(", ");

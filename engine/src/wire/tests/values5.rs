@@ -20,7 +20,7 @@ const COUNTS: UserCounts = UserCounts { pending: 1, running: 2, finished: 3, gpu
 
 pub(super) fn coordination() -> Coordination {
     Coordination {
-        tenant: "q".into(),
+        queue: "q".into(),
         priority: Some(-5),
         class: Some("high".into()),
         tasks: 3,

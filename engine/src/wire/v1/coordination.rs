@@ -20,7 +20,8 @@ forms! {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "model::Coordination")]
 pub(super) struct Coordination {
-    tenant: Text,
+    #[serde(rename = "tenant")]
+    queue: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     priority: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

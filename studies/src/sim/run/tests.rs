@@ -7,7 +7,7 @@ use crate::input::{Cluster, OnBadRow, Trace};
 use crate::lineup::Entrant;
 use crate::sim::Workers;
 use scheduler::placement::{Node, Packing};
-use scheduler::scheduling::{Queue, Tenant};
+use scheduler::scheduling::{QueueSettings, QueueSnapshot};
 use scheduler::{GpuType, Memory, Round};
 
 fn workload(rows: &str, cluster: &str) -> Workload {
@@ -121,13 +121,13 @@ fn the_scheduler_places_whole_workers_and_reserves_for_the_first_that_waits() {
     let workload = workload("a,0,4,100\nb,1,8,10\nc,2,4,200\nd,3,2,50\n", "8");
     let policy = || Arc::from(Entrant::find("fifo-backfill").unwrap().policy);
     let office = Office {
-        tenants: vec![Tenant::root("q", Queue::new(policy()))],
+        queues: vec![QueueSnapshot::root("q", QueueSettings::new(policy()))],
         nodes: ["n1", "n2"].map(|name| Node::new(name, 4)).to_vec(),
         packing: Packing::Pack,
         workers: workload
             .jobs
             .iter()
-            .map(|job| (job.name.clone(), Workers { width: 2, priority: 0, tenant: Some(0) }))
+            .map(|job| (job.name.clone(), Workers { width: 2, priority: 0, queue: Some(0) }))
             .collect(),
     };
     let settings = Settings { setup: Some(Box::new(office)), ..Settings::default() };

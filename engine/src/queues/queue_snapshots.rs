@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::{JobKey, NodeFact, QueueSpec, QuotaSpec, Text};
 use scheduler::placement::Packing;
-use scheduler::scheduling::{self, Tenant};
+use scheduler::scheduling::{self, QueueSnapshot};
 use scheduler::{GpuType, Micros};
 
 use super::ROOT;
@@ -19,14 +19,14 @@ use crate::state::State;
 pub const ROOT_POLICY: &str = "fifo-backfill";
 
 /// Returns the settings of the root queue in the form of `scheduler::scheduling`.
-fn root_rules() -> Option<scheduling::Queue> {
-    scheduler::by_name(ROOT_POLICY).ok().map(|policy| scheduling::Queue::new(Arc::from(policy)))
+fn root_rules() -> Option<scheduling::QueueSettings> {
+    scheduler::by_name(ROOT_POLICY).ok().map(|policy| scheduling::QueueSettings::new(Arc::from(policy)))
 }
 
 /// Returns the settings of a queue in the form of `scheduler::scheduling`, but for its nodes; `None` for a policy that this build does not know.
-fn rules(spec: &QueueSpec) -> Option<scheduling::Queue> {
+fn rules(spec: &QueueSpec) -> Option<scheduling::QueueSettings> {
     let policy = scheduler::by_name(&spec.policy).ok()?;
-    Some(scheduling::Queue {
+    Some(scheduling::QueueSettings {
         by_priority: spec.by_priority,
         within: match spec.within {
             model::WithinQueue::Never => scheduling::WithinQueue::Never,
@@ -45,15 +45,15 @@ fn rules(spec: &QueueSpec) -> Option<scheduling::Queue> {
             model::WithinQueue::Any => scheduling::Backfill::Policy,
             model::WithinQueue::Never | model::WithinQueue::LowerPriority => scheduling::Backfill::Reserve,
         },
-        ..scheduling::Queue::new(Arc::from(policy))
+        ..scheduling::QueueSettings::new(Arc::from(policy))
     })
 }
 
 /// Queues and cohorts in the form of `scheduler::scheduling`.
 #[derive(Debug)]
-pub struct Tenants {
+pub struct QueueSnapshots {
     /// All of them; the root queue is the first.
-    pub all: Vec<Tenant>,
+    pub all: Vec<QueueSnapshot>,
     queues: BTreeMap<Text, usize>,
     specs: BTreeMap<Text, QueueSpec>,
     /// Labels of namespaces, by name.
@@ -69,20 +69,20 @@ fn selected<'a>(spec: &QueueSpec, nodes: impl Iterator<Item = &'a NodeFact>) -> 
     Some(Arc::new(nodes.map(|node| node.name.clone()).collect()))
 }
 
-impl Tenants {
+impl QueueSnapshots {
     pub(super) fn new(state: &State) -> Self {
         let specs = state.queues.objects.iter().map(|(name, (_, spec))| (name, &**spec));
         let nodes = || state.nodes.values().map(|node| &node.fact);
-        let mut tenants = Self::of(specs, nodes, |resource| state.queues.gpu_type(resource));
-        tenants.namespaces = state.queues.namespace_labels();
+        let mut snapshots = Self::of(specs, nodes, |resource| state.queues.gpu_type(resource));
+        snapshots.namespaces = state.queues.namespace_labels();
         let decided = state.queues.targets.iter().filter(|(_, target)| !target.share.is_empty());
-        tenants.decided = decided.map(|(key, _)| key.clone()).collect();
+        snapshots.decided = decided.map(|(key, _)| key.clone()).collect();
         // What a cluster adds for a pod is a node that the pod asks for, and pods ask for nodes that their queue selects.
-        let queues = tenants.all.iter_mut().filter_map(|tenant| tenant.queue.as_mut());
-        for selected in queues.filter_map(|queue| queue.nodes.as_mut()) {
+        let settings = snapshots.all.iter_mut().filter_map(|queue| queue.settings.as_mut());
+        for selected in settings.filter_map(|settings| settings.nodes.as_mut()) {
             Arc::make_mut(selected).extend(future_nodes(state).map(|(name, _)| name));
         }
-        tenants
+        snapshots
     }
 
     /// Takes the queues with these settings, by name, on these nodes. `gpu_type`: that of a resource.
@@ -91,49 +91,49 @@ impl Tenants {
         nodes: impl Fn() -> N,
         gpu_type: impl Fn(&Text) -> GpuType,
     ) -> Self {
-        let mut tenants = Self {
+        let mut snapshots = Self {
             all: Vec::new(),
             queues: BTreeMap::new(),
             specs: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             decided: BTreeSet::new(),
         };
-        tenants.queues.insert(Text::from(ROOT), 0);
-        tenants.all.extend(root_rules().map(|queue| Tenant::root(ROOT, queue)));
+        snapshots.queues.insert(Text::from(ROOT), 0);
+        snapshots.all.extend(root_rules().map(|settings| QueueSnapshot::root(ROOT, settings)));
         let mut cohorts: BTreeMap<&Text, usize> = BTreeMap::new();
         for (name, spec) in specs {
             // A policy that this build does not know is refused when the object is read.
-            let Some(queue) = rules(spec) else { continue };
-            let queue = scheduling::Queue { nodes: selected(spec, nodes()), ..queue };
+            let Some(settings) = rules(spec) else { continue };
+            let settings = scheduling::QueueSettings { nodes: selected(spec, nodes()), ..settings };
             let parent = spec.cohort.as_ref().map(|cohort| {
                 *cohorts.entry(cohort).or_insert_with(|| {
-                    tenants.all.push(Tenant {
+                    snapshots.all.push(QueueSnapshot {
                         name: Text::from(format!("cohort {cohort}")),
                         parent: None,
                         quota: Some(BTreeMap::new()),
                         weight: 1,
                         priority: 0,
-                        queue: None,
+                        settings: None,
                     });
-                    tenants.all.len().saturating_sub(1)
+                    snapshots.all.len().saturating_sub(1)
                 })
             });
             let quota = spec.quota.iter().map(|(resource, quota)| {
                 let QuotaSpec { nominal, borrowing, lending } = *quota;
                 (gpu_type(resource), scheduling::Quota { nominal, borrowing, lending })
             });
-            tenants.queues.insert(name.clone(), tenants.all.len());
-            tenants.all.push(Tenant {
+            snapshots.queues.insert(name.clone(), snapshots.all.len());
+            snapshots.all.push(QueueSnapshot {
                 name: name.clone(),
                 parent,
                 quota: Some(quota.collect()),
                 weight: spec.weight,
                 priority: 0,
-                queue: Some(queue),
+                settings: Some(settings),
             });
-            tenants.specs.insert(name.clone(), spec.clone());
+            snapshots.specs.insert(name.clone(), spec.clone());
         }
-        tenants
+        snapshots
     }
 
     /// Returns the place of a job's queue; `None` when there is no such queue, or it does not select the job's namespace. A job that
@@ -161,8 +161,8 @@ impl Tenants {
     }
 
     /// Returns true if a queue places new workers on a node; the empty name stands for one that is not known yet.
-    pub(super) fn takes(&self, tenant: usize, node: &Text) -> bool {
-        let nodes = self.all.get(tenant).and_then(|tenant| tenant.queue.as_ref()?.nodes.as_ref());
+    pub(super) fn takes(&self, queue: usize, node: &Text) -> bool {
+        let nodes = self.all.get(queue).and_then(|queue| queue.settings.as_ref()?.nodes.as_ref());
         nodes.is_none_or(|nodes| node.is_empty() || nodes.contains(node))
     }
 

@@ -11,18 +11,18 @@ use crate::job::{Grant, JobError, JobView};
 use crate::placement::{Node, NodeSet};
 use crate::scheduling::books::Books;
 use crate::scheduling::decision::Reason;
+use crate::scheduling::queue::{QueueSettings, QueueSnapshot};
 use crate::scheduling::reach::Reaches;
 use crate::scheduling::snapshot::{Claim, Fixed, Pools, Sizes, Snapshot, add, count};
 use crate::scheduling::steps::{common, view_in_steps};
-use crate::scheduling::tenant::{Queue, Tenant};
 use crate::units::{GpuType, Micros};
 
 /// A claim with what follows from the snapshot.
 #[derive(Debug, Clone)]
-pub(super) struct Seat {
+pub(super) struct Info {
     pub(super) id: Text,
-    /// Its queue, as a place among the tenants.
-    pub(super) tenant: Option<usize>,
+    /// Index of its queue.
+    pub(super) queue: Option<usize>,
     pub(super) width: u32,
     /// Fewest, usual and most GPUs; of a policy that is not elastic all are the usual ones.
     pub(super) min: u32,
@@ -51,7 +51,7 @@ pub(super) struct Seat {
     pub(super) view: JobView,
 }
 
-impl Seat {
+impl Info {
     pub(super) const fn is_running(&self) -> bool {
         self.held.gpus > 0
     }
@@ -64,9 +64,9 @@ impl Seat {
 
 /// All claims, in their orders.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct Workloads {
     /// In the order of the snapshot.
-    pub(super) seats: Vec<Seat>,
+    pub(super) infos: Vec<Info>,
     /// Place of each in the order of all lines.
     pub(super) rank: Vec<u32>,
     /// Members of each queue, in line order.
@@ -79,69 +79,69 @@ pub(super) struct Board {
     pub(super) reaches: Reaches,
 }
 
-impl Board {
+impl Workloads {
     pub(super) fn new(snapshot: &Snapshot<'_>, types: &Pools, doubt: u32) -> Self {
-        let queue = |claim: &Claim<'_>| {
-            let tenant = claim.tenant?;
-            Some((tenant, snapshot.tenants.get(tenant)?.queue.as_ref()?))
+        let settings = |claim: &Claim<'_>| {
+            let queue = claim.queue?;
+            Some((queue, snapshot.queues.get(queue)?.settings.as_ref()?))
         };
         let mut widths: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         for claim in snapshot.claims {
-            if let Some((tenant, _)) = queue(claim) {
-                widths.entry(tenant).or_default().push(claim.width.max(1));
+            if let Some((queue, _)) = settings(claim) {
+                widths.entry(queue).or_default().push(claim.width.max(1));
             }
         }
-        let steps: BTreeMap<usize, u32> = widths.into_iter().map(|(tenant, all)| (tenant, common(all))).collect();
-        let empty = Books::new(snapshot.tenants, types);
-        let most = |&tenant: &usize| (tenant, types.keys().map(|&t| (t, empty.left(tenant, t))).collect());
+        let steps: BTreeMap<usize, u32> = widths.into_iter().map(|(queue, all)| (queue, common(all))).collect();
+        let empty = Books::new(snapshot.queues, types);
+        let most = |&queue: &usize| (queue, types.keys().map(|&t| (t, empty.left(queue, t))).collect());
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
         let nodes: BTreeMap<&str, &Node> = snapshot.nodes.iter().map(|node| (&*node.name, node)).collect();
         let (reaches, of) = Reaches::new(snapshot);
         let mut held_together = HeldTogether::new(&nodes);
-        let mut seats: Vec<Seat> = (snapshot.claims.iter().zip(of))
+        let mut infos: Vec<Info> = (snapshot.claims.iter().zip(of))
             .map(|(claim, reach)| {
-                let queue = queue(claim);
-                let step = queue.and_then(|(tenant, _)| steps.get(&tenant)).copied().unwrap_or(1);
+                let settings = settings(claim);
+                let step = settings.and_then(|(queue, _)| steps.get(&queue)).copied().unwrap_or(1);
                 let places = reaches.places(claim.held);
-                let mut seat = Seat { places, reach, ..seat(snapshot.now, claim, queue, &nodes, (step, doubt)) };
-                if seat.barred.is_none() {
-                    let most = queue.and_then(|(tenant, _)| most.get(&tenant));
-                    let workers = held_together.workers(&reaches, &seat);
-                    seat.barred = infeasible(&seat, most, &workers);
+                let mut info = Info { places, reach, ..info(snapshot.now, claim, settings, &nodes, (step, doubt)) };
+                if info.barred.is_none() {
+                    let most = settings.and_then(|(queue, _)| most.get(&queue));
+                    let workers = held_together.workers(&reaches, &info);
+                    info.barred = infeasible(&info, most, &workers);
                 }
-                seat.pinned |= seat.barred.is_some();
-                seat
+                info.pinned |= info.barred.is_some();
+                info
             })
             .collect();
-        let order = line_order(&mut seats, snapshot);
-        let mut rank = vec![0_u32; seats.len()];
+        let order = queue_order(&mut infos, snapshot);
+        let mut rank = vec![0_u32; infos.len()];
         let mut lines: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (turn, place) in (0..).zip(order) {
             if let Some(slot) = rank.get_mut(place) {
                 *slot = turn;
             }
-            if let Some(tenant) = seats.get(place).and_then(|seat| seat.tenant) {
-                lines.entry(tenant).or_default().push(place);
+            if let Some(queue) = infos.get(place).and_then(|info| info.queue) {
+                lines.entry(queue).or_default().push(place);
             }
         }
-        Self { seats, rank, lines, steps, most, reaches }
+        Self { infos, rank, lines, steps, most, reaches }
     }
 
     /// Returns the GPUs of a type on all nodes that a claim may use, and on the largest of them.
-    pub(super) fn room(&self, seat: &Seat, gpu_type: GpuType) -> (u32, u32) {
-        let rooms = self.reaches.rooms(seat.reach).get(&gpu_type);
+    pub(super) fn room(&self, info: &Info, gpu_type: GpuType) -> (u32, u32) {
+        let rooms = self.reaches.rooms(info.reach).get(&gpu_type);
         let gpus = |(&slots, &number): (&u32, &u32)| slots.saturating_mul(number);
         let all = rooms.into_iter().flatten().map(gpus).fold(0, u32::saturating_add);
         (all, rooms.and_then(|rooms| rooms.last_key_value()).map_or(0, |(&slots, _)| slots))
     }
 
     /// Returns the nodes of the queues that are limited to a part of them: by their settings, or because none of their claims may use others.
-    pub(super) fn limits(&self, tenants: &[Tenant]) -> Vec<(usize, NodeSet)> {
-        let limit = |(place, tenant): (usize, &Tenant)| {
-            let own = tenant.queue.as_ref()?.nodes.as_ref();
+    pub(super) fn limits(&self, queues: &[QueueSnapshot]) -> Vec<(usize, NodeSet)> {
+        let limit = |(place, queue): (usize, &QueueSnapshot)| {
+            let own = queue.settings.as_ref()?.nodes.as_ref();
             let line = self.lines.get(&place).map_or(&[][..], Vec::as_slice);
             let reaches: BTreeSet<Option<usize>> =
-                line.iter().filter_map(|&seat| self.seats.get(seat)).map(|seat| seat.reach).collect();
+                line.iter().filter_map(|&info| self.infos.get(info)).map(|info| info.reach).collect();
             let among = |reach: &Option<usize>| self.reaches.get(*reach).and_then(|reach| reach.among.as_ref());
             let parts: Option<Vec<&Arc<NodeSet>>> = reaches.iter().map(among).collect();
             let nodes = match parts.as_deref() {
@@ -153,39 +153,39 @@ impl Board {
             };
             Some((place, nodes))
         };
-        tenants.iter().enumerate().filter_map(limit).collect()
+        queues.iter().enumerate().filter_map(limit).collect()
     }
 
     /// Counts what no claim holds on the nodes that claims can use.
     pub(super) fn count_free(&mut self, ground: &Ground) {
-        self.reaches.count(&self.seats, &ground.nodes);
+        self.reaches.count(&self.infos, &ground.nodes);
     }
 
     /// Returns true if a claim could use a node on which another one has workers.
-    pub(super) fn could_use(&self, gainer: &Seat, victim: &Seat) -> bool {
+    pub(super) fn could_use(&self, gainer: &Info, victim: &Info) -> bool {
         gainer.reach.is_none() || victim.places.iter().any(|place| self.reaches.uses(gainer.reach, *place))
     }
 }
 
 /// Places by priority where it counts, submission, id. A second claim of one id is barred.
-fn line_order(seats: &mut [Seat], snapshot: &Snapshot<'_>) -> Vec<usize> {
-    let counts = |tenant: Option<usize>| {
-        let queue = tenant.and_then(|tenant| snapshot.tenants.get(tenant)).and_then(|tenant| tenant.queue.as_ref());
-        queue.is_some_and(|queue| queue.by_priority)
+fn queue_order(infos: &mut [Info], snapshot: &Snapshot<'_>) -> Vec<usize> {
+    let counts = |queue: Option<usize>| {
+        let settings = queue.and_then(|queue| snapshot.queues.get(queue)).and_then(|queue| queue.settings.as_ref());
+        settings.is_some_and(|settings| settings.by_priority)
     };
-    let mut by_id: Vec<usize> = (0..seats.len()).collect();
-    by_id.sort_by(|&a, &b| seats.get(a).map(|seat| &seat.id).cmp(&seats.get(b).map(|seat| &seat.id)).then(a.cmp(&b)));
+    let mut by_id: Vec<usize> = (0..infos.len()).collect();
+    by_id.sort_by(|&a, &b| infos.get(a).map(|info| &info.id).cmp(&infos.get(b).map(|info| &info.id)).then(a.cmp(&b)));
     for (first, second) in by_id.iter().zip(by_id.iter().skip(1)) {
-        let twice = seats.get(*first).zip(seats.get(*second)).is_some_and(|(a, b)| a.id == b.id);
-        if let Some(seat) = seats.get_mut(*second).filter(|_| twice) {
-            seat.barred = Some(Reason::faulty(&JobError::Duplicate));
-            seat.pinned = true;
+        let twice = infos.get(*first).zip(infos.get(*second)).is_some_and(|(a, b)| a.id == b.id);
+        if let Some(info) = infos.get_mut(*second).filter(|_| twice) {
+            info.barred = Some(Reason::faulty(&JobError::Duplicate));
+            info.pinned = true;
         }
     }
     let key = |&place: &usize| {
-        seats.get(place).map(|seat| {
-            let priority = if counts(seat.tenant) { seat.priority } else { 0 };
-            (std::cmp::Reverse(priority), seat.view.submitted)
+        infos.get(place).map(|info| {
+            let priority = if counts(info.queue) { info.priority } else { 0 };
+            (std::cmp::Reverse(priority), info.view.submitted)
         })
     };
     let mut order = by_id;
@@ -213,15 +213,15 @@ impl<'a> HeldTogether<'a> {
         Self { nodes: nodes.values().copied().collect(), known: BTreeMap::new() }
     }
 
-    fn workers(&mut self, reaches: &Reaches, seat: &Seat) -> Arc<Workers> {
-        let key = (seat.reach, seat.width, seat.needs.clone());
+    fn workers(&mut self, reaches: &Reaches, info: &Info) -> Arc<Workers> {
+        let key = (info.reach, info.width, info.needs.clone());
         let count = || {
-            let among = reaches.get(seat.reach).and_then(|reach| reach.among.as_ref());
+            let among = reaches.get(info.reach).and_then(|reach| reach.among.as_ref());
             let is_among = |(place, _): &(usize, &&Node)| among.is_none_or(|places| places.contains(*place));
             let mut workers = Workers::new();
             for (_, node) in self.nodes.iter().enumerate().filter(is_among) {
                 let sum = workers.entry(node.gpu_type).or_default();
-                *sum = sum.saturating_add(node.workers(seat.width, &seat.needs).into());
+                *sum = sum.saturating_add(node.workers(info.width, &info.needs).into());
             }
             Arc::new(workers)
         };
@@ -230,13 +230,13 @@ impl<'a> HeldTogether<'a> {
 }
 
 /// Reason why a claim could not even start alone; `None`: it could. `workers`: those that all its nodes hold together when empty.
-fn infeasible(seat: &Seat, most: Option<&Pools>, workers: &Workers) -> Option<Reason> {
+fn infeasible(info: &Info, most: Option<&Pools>, workers: &Workers) -> Option<Reason> {
     let fits = |gpu_type: GpuType| {
         let workers = workers.get(&gpu_type).copied().unwrap_or_default();
-        workers.saturating_mul(seat.width.into()) >= seat.min.into()
+        workers.saturating_mul(info.width.into()) >= info.min.into()
     };
-    let allowed = |gpu_type: GpuType| most.is_none_or(|most| count(most, gpu_type) >= seat.min);
-    let mut types = seat.view.speeds.iter().map(|(gpu_type, _)| *gpu_type);
+    let allowed = |gpu_type: GpuType| most.is_none_or(|most| count(most, gpu_type) >= info.min);
+    let mut types = info.view.speeds.iter().map(|(gpu_type, _)| *gpu_type);
     let (mut room, mut quota) = (false, false);
     if types.any(|gpu_type| {
         room |= fits(gpu_type);
@@ -248,17 +248,17 @@ fn infeasible(seat: &Seat, most: Option<&Pools>, workers: &Workers) -> Option<Re
     Some(if room && !quota { Reason::NeverQuota } else { Reason::NeverNodes })
 }
 
-fn seat(
+fn info(
     now: Micros,
     claim: &Claim<'_>,
-    queue: Option<(usize, &Queue)>,
+    settings: Option<(usize, &QueueSettings)>,
     nodes: &BTreeMap<&str, &Node>,
     (step, doubt): (u32, u32),
-) -> Seat {
+) -> Info {
     let width = claim.width.max(1);
     let gpus = |workers: u32| workers.saturating_mul(width);
     let sizes = claim.sizes;
-    let elastic = queue.is_some_and(|(_, queue)| queue.policy.is_elastic());
+    let elastic = settings.is_some_and(|(_, settings)| settings.policy.is_elastic());
     let (min, num, max) = if elastic { (sizes.min, sizes.num, sizes.max) } else { (sizes.num, sizes.num, sizes.num) };
     let belief = claim.belief;
     let home = belief.speeds.home().map_or(GpuType(0), |(home, _)| *home);
@@ -288,28 +288,28 @@ fn seat(
         speeds: belief.speeds.clone(),
         ..JobView::waiting(claim.id.clone(), 1, 1, 1, claim.submitted)
     };
-    let barred = match queue {
+    let barred = match settings {
         None => Some(Reason::NoQueue),
-        Some((_, queue)) => match view.check() {
+        Some((_, settings)) => match view.check() {
             Err(error) => Some(Reason::faulty(&error)),
             Ok(()) if sizes.min == 0 || sizes.num < sizes.min || sizes.num > sizes.max => {
                 let Sizes { min, num, max } = sizes;
                 Some(Reason::faulty(&JobError::Sizes { min, num, max }))
             }
             Ok(()) if held.is_none() && claim.not_before > now => Some(Reason::BackOff(claim.not_before)),
-            Ok(()) => queue.paused.then_some(Reason::Paused),
+            Ok(()) => settings.paused.then_some(Reason::Paused),
         },
     };
     // A decision is never taken back at the time it was made; what runs is left alone for longer.
     let least = Micros(1);
-    let alone = match queue {
-        Some((_, queue)) if !held.is_none() => queue.min_run.max(least),
+    let alone = match settings {
+        Some((_, settings)) if !held.is_none() => settings.min_run.max(least),
         Some(_) | None => least,
     };
     let protected_until = claim.usage.changed.map(|changed| changed.plus(alone)).filter(|&until| until > now);
-    Seat {
+    Info {
         id: claim.id.clone(),
-        tenant: queue.map(|(tenant, _)| tenant),
+        queue: settings.map(|(queue, _)| queue),
         width,
         min: gpus(min),
         max: gpus(max),

@@ -17,31 +17,31 @@ use model::Text;
 
 use crate::scheduling::books::Books;
 use crate::scheduling::free::Free;
+use crate::scheduling::queue::QueueSnapshot;
 use crate::scheduling::snapshot::{Pools, add, count, take};
-use crate::scheduling::tenant::Tenant;
 use crate::units::GpuType;
 
 /// A queue that takes part.
 #[derive(Debug, Clone)]
-pub(super) struct Bidder {
-    /// Its place among the tenants.
-    pub(super) tenant: usize,
+pub(super) struct QueueDemand {
+    /// Its index among the queues.
+    pub(super) queue: usize,
     /// Most GPUs that its jobs could use, by type.
     pub(super) wants: Pools,
     /// GPUs counted for it so far; at first those that are certain, and have been charged.
-    pub(super) used: Use,
+    pub(super) used: BudgetUse,
 }
 
 /// GPUs that a queue uses of a budget, by type.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Use {
+pub(super) struct BudgetUse {
     /// All that count for it.
     pub(super) charge: Pools,
     /// Those of them that a waiting job keeps back although it has to borrow more.
     pub(super) kept_back: Pools,
 }
 
-impl Use {
+impl BudgetUse {
     /// Returns the number of GPUs of jobs that run or start.
     fn started(&self) -> u64 {
         total(&self.charge).saturating_sub(total(&self.kept_back))
@@ -50,8 +50,8 @@ impl Use {
 
 /// GPUs and accounts while they are shared out.
 #[derive(Debug)]
-pub(super) struct Share<'a> {
-    pub(super) tenants: &'a [Tenant],
+pub(super) struct Budgets<'a> {
+    pub(super) queues: &'a [QueueSnapshot],
     pub(super) books: Books,
     /// GPUs that no queue uses.
     pub(super) free: Free,
@@ -60,125 +60,125 @@ pub(super) struct Share<'a> {
 /// Number of steps in which what is left is offered.
 const OFFER_STEPS: u32 = 64;
 
-impl Share<'_> {
+impl Budgets<'_> {
     /// Shares out. `ask` tells the use of a queue that is given a budget; it is called several times a queue, and the last call
     /// counts.
     pub(super) fn run<E>(
         &mut self,
-        bidders: &mut [Bidder],
-        mut ask: impl FnMut(usize, &Pools) -> Result<Use, E>,
+        demands: &mut [QueueDemand],
+        mut ask: impl FnMut(usize, &Pools) -> Result<BudgetUse, E>,
     ) -> Result<(), E> {
-        bidders.sort_by(|a, b| self.name(a).cmp(&self.name(b)));
-        let own: Vec<Pools> = self.own(bidders);
-        for (bidder, budget) in bidders.iter_mut().zip(own) {
-            let budget = self.within(bidder, budget);
-            self.extend(bidder, budget, &mut ask)?;
+        demands.sort_by(|a, b| self.name(a).cmp(&self.name(b)));
+        let own: Vec<Pools> = self.own(demands);
+        for (demand, budget) in demands.iter_mut().zip(own) {
+            let budget = self.within(demand, budget);
+            self.extend(demand, budget, &mut ask)?;
         }
-        for (place, offer) in self.offers(bidders).into_iter().enumerate() {
-            if let Some(bidder) = bidders.get_mut(place) {
-                let offer = self.within(bidder, offer);
-                self.extend_if_any(bidder, offer, &mut ask)?;
+        for (place, offer) in self.offers(demands).into_iter().enumerate() {
+            if let Some(demand) = demands.get_mut(place) {
+                let offer = self.within(demand, offer);
+                self.extend_if_any(demand, offer, &mut ask)?;
             }
         }
-        let mut rest: Vec<&mut Bidder> = bidders.iter_mut().collect();
-        rest.sort_by_key(|bidder| self.turn(bidder, total(&bidder.used.charge)));
-        for bidder in rest {
-            let missing = bidder.wants.keys().map(|&t| (t, missing(bidder, t)));
-            let offer = self.within(bidder, missing.filter(|&(_, gpus)| gpus > 0).collect());
-            self.extend_if_any(bidder, offer, &mut ask)?;
+        let mut rest: Vec<&mut QueueDemand> = demands.iter_mut().collect();
+        rest.sort_by_key(|demand| self.turn(demand, total(&demand.used.charge)));
+        for demand in rest {
+            let missing = demand.wants.keys().map(|&t| (t, missing(demand, t)));
+            let offer = self.within(demand, missing.filter(|&(_, gpus)| gpus > 0).collect());
+            self.extend_if_any(demand, offer, &mut ask)?;
         }
-        self.offer_kept_back(bidders, &mut ask)
+        self.offer_kept_back(demands, &mut ask)
     }
 
     /// Offers what waiting jobs keep back to the queues whose turn is before theirs.
     fn offer_kept_back<E>(
         &mut self,
-        bidders: &mut [Bidder],
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
+        demands: &mut [QueueDemand],
+        ask: &mut impl FnMut(usize, &Pools) -> Result<BudgetUse, E>,
     ) -> Result<(), E> {
-        let mut order: Vec<usize> = (0..bidders.len()).collect();
-        order.sort_by_key(|&place| bidders.get(place).map(|bidder| self.turn(bidder, bidder.used.started())));
+        let mut order: Vec<usize> = (0..demands.len()).collect();
+        order.sort_by_key(|&place| demands.get(place).map(|demand| self.turn(demand, demand.used.started())));
         for (n, &place) in (1..).zip(&order) {
             let after = order.get(n..).unwrap_or_default();
             let keeps_back =
-                |place: &&usize| bidders.get(**place).is_some_and(|other| !other.used.kept_back.is_empty());
+                |place: &&usize| demands.get(**place).is_some_and(|other| !other.used.kept_back.is_empty());
             let others: Vec<usize> = after.iter().filter(keeps_back).copied().collect();
-            if others.is_empty() || bidders.get(place).is_none_or(|bidder| bidder.used.kept_back.is_empty()) {
+            if others.is_empty() || demands.get(place).is_none_or(|demand| demand.used.kept_back.is_empty()) {
                 continue;
             }
             let mut withdrawn = Vec::new();
             for other in others {
-                let Some(bidder) = bidders.get_mut(other) else { continue };
-                let kept_back = std::mem::take(&mut bidder.used.kept_back);
+                let Some(demand) = demands.get_mut(other) else { continue };
+                let kept_back = std::mem::take(&mut demand.used.kept_back);
                 for (&gpu_type, &gpus) in &kept_back {
-                    self.books.release(bidder.tenant, gpu_type, gpus);
-                    self.free.give(bidder.tenant, gpu_type, gpus);
-                    take(&mut bidder.used.charge, gpu_type, gpus);
+                    self.books.release(demand.queue, gpu_type, gpus);
+                    self.free.give(demand.queue, gpu_type, gpus);
+                    take(&mut demand.used.charge, gpu_type, gpus);
                 }
                 withdrawn.push((other, kept_back));
             }
-            if let Some(bidder) = bidders.get_mut(place) {
-                let before = bidder.used.clone();
-                let missing = bidder.wants.keys().map(|&t| (t, missing(bidder, t)));
-                let offer = self.within(bidder, missing.filter(|&(_, gpus)| gpus > 0).collect());
-                self.extend_if_any(bidder, offer, ask)?;
-                if bidder.used.started() <= before.started() {
-                    self.settle(bidder, &before.charge, ask)?;
+            if let Some(demand) = demands.get_mut(place) {
+                let before = demand.used.clone();
+                let missing = demand.wants.keys().map(|&t| (t, missing(demand, t)));
+                let offer = self.within(demand, missing.filter(|&(_, gpus)| gpus > 0).collect());
+                self.extend_if_any(demand, offer, ask)?;
+                if demand.used.started() <= before.started() {
+                    self.settle(demand, &before.charge, ask)?;
                 }
             }
             for (other, kept_back) in withdrawn {
-                if let Some(bidder) = bidders.get_mut(other) {
-                    let offer = self.within(bidder, kept_back);
-                    self.extend(bidder, offer, ask)?;
+                if let Some(demand) = demands.get_mut(other) {
+                    let offer = self.within(demand, kept_back);
+                    self.extend(demand, offer, ask)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn tenant(&self, bidder: &Bidder) -> Option<&Tenant> {
-        self.tenants.get(bidder.tenant)
+    fn queue(&self, demand: &QueueDemand) -> Option<&QueueSnapshot> {
+        self.queues.get(demand.queue)
     }
 
-    fn name(&self, bidder: &Bidder) -> Option<&Text> {
-        self.tenant(bidder).map(|tenant| &tenant.name)
+    fn name(&self, demand: &QueueDemand) -> Option<&Text> {
+        self.queue(demand).map(|queue| &queue.name)
     }
 
     /// Order of offers: higher priority, then less use per weight, then the name.
-    fn turn(&self, bidder: &Bidder, used: u64) -> (Reverse<i32>, u64, Option<Text>) {
-        let (priority, weight) = self.tenant(bidder).map_or((0, 1), |tenant| (tenant.priority, tenant.weight.max(1)));
+    fn turn(&self, demand: &QueueDemand, used: u64) -> (Reverse<i32>, u64, Option<Text>) {
+        let (priority, weight) = self.queue(demand).map_or((0, 1), |queue| (queue.priority, queue.weight.max(1)));
         let per_weight = used.saturating_mul(1_000_000).checked_div(weight.into()).unwrap_or_default();
-        (Reverse(priority), per_weight, self.name(bidder).cloned())
+        (Reverse(priority), per_weight, self.name(demand).cloned())
     }
 
     /// GPUs of a type that count for a queue.
-    fn used(&self, bidder: &Bidder, gpu_type: GpuType) -> u32 {
-        u32::try_from(self.books.used(bidder.tenant, gpu_type)).unwrap_or(u32::MAX)
+    fn used(&self, demand: &QueueDemand, gpu_type: GpuType) -> u32 {
+        u32::try_from(self.books.used(demand.queue, gpu_type)).unwrap_or(u32::MAX)
     }
 
     /// Returns the GPUs that each queue lacks of its own quota, at most those that it wants. Where there are fewer GPUs than quotas, each
     /// gets its part of all of them, those that are certain included: else a decision in several steps would give a queue more.
-    fn own(&self, bidders: &[Bidder]) -> Vec<Pools> {
-        let mut own: Vec<Pools> = vec![Pools::new(); bidders.len()];
+    fn own(&self, demands: &[QueueDemand]) -> Vec<Pools> {
+        let mut own: Vec<Pools> = vec![Pools::new(); demands.len()];
         for (gpu_type, _) in self.free.types() {
-            let cap = |bidder: &Bidder| {
-                let quota = self.tenant(bidder).and_then(|tenant| tenant.quota(gpu_type));
+            let cap = |demand: &QueueDemand| {
+                let quota = self.queue(demand).and_then(|queue| queue.quota(gpu_type));
                 let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
-                (nominal, nominal.min(self.used(bidder, gpu_type).saturating_add(missing(bidder, gpu_type))))
+                (nominal, nominal.min(self.used(demand, gpu_type).saturating_add(missing(demand, gpu_type))))
             };
-            let caps: Vec<(u32, u32)> = bidders.iter().map(cap).collect();
-            let parts = self.parts(bidders, gpu_type, caps);
-            for ((pools, bidder), part) in own.iter_mut().zip(bidders).zip(parts) {
-                add(pools, gpu_type, part.saturating_sub(self.used(bidder, gpu_type)));
+            let caps: Vec<(u32, u32)> = demands.iter().map(cap).collect();
+            let parts = self.parts(demands, gpu_type, caps);
+            for ((pools, demand), part) in own.iter_mut().zip(demands).zip(parts) {
+                add(pools, gpu_type, part.saturating_sub(self.used(demand, gpu_type)));
             }
         }
         own
     }
 
     /// Parts of the GPUs of a type for the caps of queues, by the nodes that they may use: the fewest first.
-    fn parts(&self, bidders: &[Bidder], gpu_type: GpuType, mut caps: Vec<(u32, u32)>) -> Vec<u32> {
+    fn parts(&self, demands: &[QueueDemand], gpu_type: GpuType, mut caps: Vec<(u32, u32)>) -> Vec<u32> {
         let reaches: Vec<BTreeSet<usize>> =
-            bidders.iter().map(|bidder| self.free.reach(Some(bidder.tenant), gpu_type)).collect();
+            demands.iter().map(|demand| self.free.reach(Some(demand.queue), gpu_type)).collect();
         let mut distinct: Vec<&BTreeSet<usize>> = reaches.iter().collect();
         distinct.sort_by_key(|reach| (reach.len(), *reach));
         distinct.dedup();
@@ -186,10 +186,10 @@ impl Share<'_> {
             let inside = |(_, own): &(usize, &BTreeSet<usize>)| own.is_subset(reach);
             let places: Vec<usize> = reaches.iter().enumerate().filter(inside).map(|(place, _)| place).collect();
             let of: Vec<(u32, u32)> = places.iter().filter_map(|&place| caps.get(place)).copied().collect();
-            let inside = places.iter().filter_map(|&place| bidders.get(place));
-            let besides = inside.map(|bidder| {
-                let outside = self.free.outside(bidder.tenant, gpu_type);
-                outside.saturating_add(self.used(bidder, gpu_type))
+            let inside = places.iter().filter_map(|&place| demands.get(place));
+            let besides = inside.map(|demand| {
+                let outside = self.free.outside(demand.queue, gpu_type);
+                outside.saturating_add(self.used(demand, gpu_type))
             });
             let gpus = besides.fold(self.free.sum(reach), u32::saturating_add);
             for (place, part) in places.into_iter().zip(parts(gpus, &of)) {
@@ -202,33 +202,33 @@ impl Share<'_> {
     }
 
     /// Cuts an offer to what is left of the limits and of the GPUs.
-    fn within(&self, bidder: &Bidder, offer: Pools) -> Pools {
+    fn within(&self, demand: &QueueDemand, offer: Pools) -> Pools {
         let cut = |(gpu_type, gpus): (GpuType, u32)| {
-            let left = self.books.left(bidder.tenant, gpu_type).min(self.free.count(Some(bidder.tenant), gpu_type));
+            let left = self.books.left(demand.queue, gpu_type).min(self.free.count(Some(demand.queue), gpu_type));
             (gpu_type, gpus.min(left))
         };
         offer.into_iter().map(cut).filter(|&(_, gpus)| gpus > 0).collect()
     }
 
     /// Offers of what is left, in steps, one offer per queue. Nothing is taken yet.
-    fn offers(&mut self, bidders: &[Bidder]) -> Vec<Pools> {
-        let mut offers: Vec<Pools> = vec![Pools::new(); bidders.len()];
+    fn offers(&mut self, demands: &[QueueDemand]) -> Vec<Pools> {
+        let mut offers: Vec<Pools> = vec![Pools::new(); demands.len()];
         let (mut tried, mut free) = (self.books.clone(), self.free.clone());
         for (gpu_type, all) in self.free.types() {
             let step = all.checked_div(OFFER_STEPS).unwrap_or_default().max(1);
             loop {
-                let room = |place: usize, bidder: &Bidder| {
+                let room = |place: usize, demand: &QueueDemand| {
                     let offered = offers.get(place).map_or(0, |offer| count(offer, gpu_type));
-                    let missing = missing(bidder, gpu_type).saturating_sub(offered);
-                    let open = free.count(Some(bidder.tenant), gpu_type);
-                    let gpus = missing.min(tried.left(bidder.tenant, gpu_type)).min(step).min(open);
-                    let used = total(&bidder.used.charge).saturating_add(offered.into());
-                    (gpus > 0).then(|| (self.turn(bidder, used), place, bidder.tenant, gpus))
+                    let missing = missing(demand, gpu_type).saturating_sub(offered);
+                    let open = free.count(Some(demand.queue), gpu_type);
+                    let gpus = missing.min(tried.left(demand.queue, gpu_type)).min(step).min(open);
+                    let used = total(&demand.used.charge).saturating_add(offered.into());
+                    (gpus > 0).then(|| (self.turn(demand, used), place, demand.queue, gpus))
                 };
-                let next = bidders.iter().enumerate().filter_map(|(place, bidder)| room(place, bidder)).min();
-                let Some((_, place, tenant, gpus)) = next else { break };
-                tried.charge(tenant, gpu_type, gpus);
-                free.take(tenant, gpu_type, gpus);
+                let next = demands.iter().enumerate().filter_map(|(place, demand)| room(place, demand)).min();
+                let Some((_, place, queue, gpus)) = next else { break };
+                tried.charge(queue, gpu_type, gpus);
+                free.take(queue, gpu_type, gpus);
                 if let Some(offer) = offers.get_mut(place) {
                     add(offer, gpu_type, gpus);
                 }
@@ -239,49 +239,49 @@ impl Share<'_> {
 
     fn extend_if_any<E>(
         &mut self,
-        bidder: &mut Bidder,
+        demand: &mut QueueDemand,
         offer: Pools,
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<BudgetUse, E>,
     ) -> Result<(), E> {
-        if offer.is_empty() { Ok(()) } else { self.extend(bidder, offer, ask) }
+        if offer.is_empty() { Ok(()) } else { self.extend(demand, offer, ask) }
     }
 
     /// Asks a queue with more than it uses.
     fn extend<E>(
         &mut self,
-        bidder: &mut Bidder,
+        demand: &mut QueueDemand,
         offer: Pools,
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<BudgetUse, E>,
     ) -> Result<(), E> {
-        let mut budget = bidder.used.charge.clone();
+        let mut budget = demand.used.charge.clone();
         for (gpu_type, gpus) in offer {
             add(&mut budget, gpu_type, gpus);
         }
-        self.settle(bidder, &budget, ask)
+        self.settle(demand, &budget, ask)
     }
 
     /// Asks a queue with a budget, and counts what it uses instead of what it used.
     fn settle<E>(
         &mut self,
-        bidder: &mut Bidder,
+        demand: &mut QueueDemand,
         budget: &Pools,
-        ask: &mut impl FnMut(usize, &Pools) -> Result<Use, E>,
+        ask: &mut impl FnMut(usize, &Pools) -> Result<BudgetUse, E>,
     ) -> Result<(), E> {
-        for (&gpu_type, &gpus) in &bidder.used.charge {
-            self.books.release(bidder.tenant, gpu_type, gpus);
-            self.free.give(bidder.tenant, gpu_type, gpus);
+        for (&gpu_type, &gpus) in &demand.used.charge {
+            self.books.release(demand.queue, gpu_type, gpus);
+            self.free.give(demand.queue, gpu_type, gpus);
         }
-        bidder.used = ask(bidder.tenant, budget)?;
-        for (&gpu_type, &gpus) in &bidder.used.charge {
-            self.books.charge(bidder.tenant, gpu_type, gpus);
-            self.free.take(bidder.tenant, gpu_type, gpus);
+        demand.used = ask(demand.queue, budget)?;
+        for (&gpu_type, &gpus) in &demand.used.charge {
+            self.books.charge(demand.queue, gpu_type, gpus);
+            self.free.take(demand.queue, gpu_type, gpus);
         }
         Ok(())
     }
 }
 
-fn missing(bidder: &Bidder, gpu_type: GpuType) -> u32 {
-    count(&bidder.wants, gpu_type).saturating_sub(count(&bidder.used.charge, gpu_type))
+fn missing(demand: &QueueDemand, gpu_type: GpuType) -> u32 {
+    count(&demand.wants, gpu_type).saturating_sub(count(&demand.used.charge, gpu_type))
 }
 
 fn total(pools: &Pools) -> u64 {
@@ -303,8 +303,8 @@ fn parts(free: u32, caps: &[(u32, u32)]) -> Vec<u32> {
         let weight = weights.fold(0_u64, |sum, (_, &(weight, _))| sum.saturating_add(weight.max(1).into()));
         let before = left;
         for (part, &(own, most)) in parts.iter_mut().zip(caps) {
-            let share = u64::from(before).saturating_mul(own.max(1).into()).checked_div(weight).unwrap_or_default();
-            let more = u32::try_from(share).unwrap_or(u32::MAX).min(most.saturating_sub(*part)).min(left);
+            let budgets = u64::from(before).saturating_mul(own.max(1).into()).checked_div(weight).unwrap_or_default();
+            let more = u32::try_from(budgets).unwrap_or(u32::MAX).min(most.saturating_sub(*part)).min(left);
             (*part, left) = (part.saturating_add(more), left.saturating_sub(more));
         }
         if left == before {
@@ -325,49 +325,56 @@ fn parts(free: u32, caps: &[(u32, u32)]) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::placement::Node;
-    use crate::scheduling::tenant::Quota;
+    use crate::scheduling::queue::Quota;
 
     const TYPE: GpuType = GpuType(0);
 
-    fn tenant(name: &str, parent: Option<usize>, quota: Quota, weight: u32) -> Tenant {
-        Tenant { name: name.into(), parent, quota: Some([(TYPE, quota)].into()), weight, priority: 0, queue: None }
+    fn queue(name: &str, parent: Option<usize>, quota: Quota, weight: u32) -> QueueSnapshot {
+        QueueSnapshot {
+            name: name.into(),
+            parent,
+            quota: Some([(TYPE, quota)].into()),
+            weight,
+            priority: 0,
+            settings: None,
+        }
     }
 
     /// Use by queue: each takes whole jobs of one size, as many as it wants and its budget holds.
-    fn shared(tenants: &[Tenant], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
+    fn shared(queues: &[QueueSnapshot], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
         let pools: Pools = [(TYPE, free)].into();
         let free = Free::new(&[], &[Node::new("n", free)]);
-        let mut share = Share { tenants, books: Books::new(tenants, &pools), free };
-        let bidder = |&(tenant, size, number): &(usize, u32, u32)| Bidder {
-            tenant,
+        let mut budgets = Budgets { queues, books: Books::new(queues, &pools), free };
+        let demand = |&(queue, size, number): &(usize, u32, u32)| QueueDemand {
+            queue,
             wants: [(TYPE, size * number)].into(),
-            used: Use::default(),
+            used: BudgetUse::default(),
         };
-        let mut bidders: Vec<Bidder> = jobs.iter().map(bidder).collect();
-        let ask = |tenant: usize, budget: &Pools| {
-            let &(_, size, number) = jobs.iter().find(|job| job.0 == tenant).unwrap();
+        let mut demands: Vec<QueueDemand> = jobs.iter().map(demand).collect();
+        let ask = |queue: usize, budget: &Pools| {
+            let &(_, size, number) = jobs.iter().find(|job| job.0 == queue).unwrap();
             let charge = [(TYPE, size * number.min(count(budget, TYPE) / size))].into();
-            Ok::<Use, ()>(Use { charge, kept_back: Pools::new() })
+            Ok::<BudgetUse, ()>(BudgetUse { charge, kept_back: Pools::new() })
         };
-        share.run(&mut bidders, ask).unwrap();
-        jobs.iter().map(|job| count(&bidders.iter().find(|b| b.tenant == job.0).unwrap().used.charge, TYPE)).collect()
+        budgets.run(&mut demands, ask).unwrap();
+        jobs.iter().map(|job| count(&demands.iter().find(|b| b.queue == job.0).unwrap().used.charge, TYPE)).collect()
     }
 
-    fn cohort(limits: [Quota; 2], weights: [u32; 2]) -> [Tenant; 3] {
+    fn cohort(limits: [Quota; 2], weights: [u32; 2]) -> [QueueSnapshot; 3] {
         [
-            tenant("pool", None, Quota::default(), 1),
-            tenant("a", Some(0), limits[0], weights[0]),
-            tenant("b", Some(0), limits[1], weights[1]),
+            queue("pool", None, Quota::default(), 1),
+            queue("a", Some(0), limits[0], weights[0]),
+            queue("b", Some(0), limits[1], weights[1]),
         ]
     }
 
     #[test]
     fn own_quota_first_and_the_rest_is_lent() {
         let quota = |borrowing, lending| Quota { nominal: 8, borrowing, lending };
-        let tenants = cohort([quota(8, None), quota(0, None)], [1, 1]);
-        assert_eq!(shared(&tenants, 16, &[(1, 1, 99), (2, 1, 99)]), [8, 8]);
-        assert_eq!(shared(&tenants, 16, &[(1, 1, 99), (2, 1, 3)]), [13, 3]);
-        assert_eq!(shared(&tenants, 16, &[(1, 1, 3), (2, 1, 99)]), [3, 8], "b borrows nothing");
+        let queues = cohort([quota(8, None), quota(0, None)], [1, 1]);
+        assert_eq!(shared(&queues, 16, &[(1, 1, 99), (2, 1, 99)]), [8, 8]);
+        assert_eq!(shared(&queues, 16, &[(1, 1, 99), (2, 1, 3)]), [13, 3]);
+        assert_eq!(shared(&queues, 16, &[(1, 1, 3), (2, 1, 99)]), [3, 8], "b borrows nothing");
         let stingy = cohort([quota(8, None), quota(0, Some(2))], [1, 1]);
         assert_eq!(shared(&stingy, 16, &[(1, 1, 99), (2, 1, 0)]), [10, 0]);
     }
@@ -375,12 +382,12 @@ mod tests {
     #[test]
     fn what_is_lent_goes_by_weight_and_whole_jobs_still_fit() {
         let quota = |nominal, borrowing| Quota { nominal, borrowing, lending: None };
-        let mut tenants = cohort([quota(0, 12), quota(0, 12)], [3, 1]).to_vec();
-        tenants[0].quota = Some([(TYPE, Quota::of(12))].into());
-        assert_eq!(shared(&tenants, 12, &[(1, 1, 99), (2, 1, 99)]), [9, 3]);
+        let mut queues = cohort([quota(0, 12), quota(0, 12)], [3, 1]).to_vec();
+        queues[0].quota = Some([(TYPE, Quota::of(12))].into());
+        assert_eq!(shared(&queues, 12, &[(1, 1, 99), (2, 1, 99)]), [9, 3]);
         // Parts of 6 and 6 hold no job of 8; the first in turn gets what there is.
-        tenants[1].weight = 1;
-        assert_eq!(shared(&tenants, 12, &[(1, 8, 1), (2, 8, 1)]), [8, 0]);
+        queues[1].weight = 1;
+        assert_eq!(shared(&queues, 12, &[(1, 8, 1), (2, 8, 1)]), [8, 0]);
     }
 
     #[test]
@@ -390,7 +397,7 @@ mod tests {
         assert_eq!(parts(9, &[(4, 4), (4, 1), (4, 9)]), [4, 1, 4]);
         assert_eq!(parts(1, &[(4, 4), (4, 4)]), [1, 0]);
         assert_eq!(parts(0, &[(4, 4)]), [0]);
-        let alone = [tenant("a", None, Quota::of(12), 1), tenant("b", None, Quota::of(4), 1)];
+        let alone = [queue("a", None, Quota::of(12), 1), queue("b", None, Quota::of(4), 1)];
         assert_eq!(shared(&alone, 8, &[(0, 1, 99), (1, 1, 99)]), [6, 2]);
     }
 }

@@ -1,6 +1,6 @@
 //! Queues and cohorts: quota, limits of borrowing and lending, permission to take GPUs from others.
 //!
-//! Plain values; [`super::books`] adds up their use, [`super::tenancy`] shares out. Tests: there.
+//! Plain values; [`super::books`] adds up their use, [`super::budgets`] shares GPUs out. Tests: there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub enum Backfill {
 
 /// Settings of a queue.
 #[derive(Debug, Clone)]
-pub struct Queue {
+pub struct QueueSettings {
     /// Policy by which its jobs share what it may use.
     pub policy: Arc<dyn Policy>,
     /// True if jobs of higher priority go first; else priority is ignored.
@@ -87,8 +87,8 @@ pub struct Queue {
     pub nodes: Option<Arc<BTreeSet<Text>>>,
 }
 
-impl Queue {
-    /// Default of [`Queue::min_run`]: 120 s.
+impl QueueSettings {
+    /// Default of [`QueueSettings::min_run`]: 120 s.
     pub const MIN_RUN: Micros = Micros::from_secs(120);
 
     /// Returns a queue with default settings.
@@ -108,10 +108,10 @@ impl Queue {
 
 /// A queue, or a cohort of queues.
 #[derive(Debug, Clone)]
-pub struct Tenant {
+pub struct QueueSnapshot {
     /// Name, unique in the snapshot.
     pub name: Text,
-    /// Place of its cohort in [`super::Snapshot::tenants`]; `None`: it shares with no other.
+    /// Index of its cohort in [`super::Snapshot::queues`]; `None`: it shares with no other.
     pub parent: Option<usize>,
     /// Quota by GPU type; a type not listed is not its own. `None`: all there is, without a limit.
     pub quota: Option<BTreeMap<GpuType, Quota>>,
@@ -120,13 +120,13 @@ pub struct Tenant {
     /// Priority of the queue: what is lent is offered to a higher one first.
     pub priority: i32,
     /// Settings of a queue; `None`: a cohort, which has no jobs of its own.
-    pub queue: Option<Queue>,
+    pub settings: Option<QueueSettings>,
 }
 
-impl Tenant {
+impl QueueSnapshot {
     /// Returns a queue of its own with all there is.
-    pub fn root(name: impl Into<Text>, queue: Queue) -> Self {
-        Self { name: name.into(), parent: None, quota: None, weight: 1, priority: 0, queue: Some(queue) }
+    pub fn root(name: impl Into<Text>, settings: QueueSettings) -> Self {
+        Self { name: name.into(), parent: None, quota: None, weight: 1, priority: 0, settings: Some(settings) }
     }
 
     /// Quota of a type; `None`: without a limit.
