@@ -51,7 +51,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         dequeued_at: mirror.dequeued_at,
         autoscaler: mirror.scaling.clone().map(|scaling| Box::new(JobAutoscaler::new(*scaling, at))),
         orphan_since: Some(at),
-        learnt: mirror.learnt.clone(),
+        speed_samples: mirror.speed_samples.clone(),
         adopted: stamp,
         holding: Holding {
             share: mirror.share.clone(),
@@ -128,7 +128,7 @@ impl Job {
             mirror.failed_starts = self.holding.failed_starts;
             mirror.start_after = self.holding.start_after;
             mirror.refused.clone_from(&self.holding.refused);
-            mirror.learnt.clone_from(&self.learnt);
+            mirror.speed_samples.clone_from(&self.speed_samples);
             mirror.admitted_at = self.admitted_at;
             mirror.limit_paused_at = self.limit_paused_at;
             mirror.share_loss = self.holding.loss.clone().filter(|_| self.holding.share.is_empty()).map(Box::new);

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use model::fact::{EndRequest, Milestone, ReportedEnd};
 use model::{
-    Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Lesson, Missing, ObjectRef, Outcome, OwnedFact,
-    OwnedRef, Phase, PodFact, PodPhase, Progress, QueueReport, ResourceVersion, SlotId, SpecFact, Stamp, Text,
-    Timestamp, Uid, UserCounts,
+    Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact, OwnedRef, Phase,
+    PodFact, PodPhase, Progress, QueueReport, ResourceVersion, SlotId, SpecFact, SpeedSample, Stamp, Text, Timestamp,
+    Uid, UserCounts,
 };
 
 use crate::autoscaler::JobAutoscaler;
@@ -136,8 +136,8 @@ pub struct Job {
     pub report: Option<Box<QueueReport>>,
     /// Progress that its program reported last.
     pub progress: Option<Box<Progress>>,
-    /// What jobs taught that have ended, by category and resource; of a queue object only.
-    pub learnt: Vec<Lesson>,
+    /// Speed samples of jobs that have ended, by category and resource; of a queue object only.
+    pub speed_samples: Vec<SpeedSample>,
     /// Counts of the jobs that are made of its object, as that tells them.
     pub users: UserCounts,
     /// Time of its turn, where it waits for one before it begins.

@@ -18,7 +18,7 @@ use model::{
 use crate::holding::Holding;
 use crate::job::Job;
 use crate::nodes::{Node, NodeView};
-use crate::queues::lessons;
+use crate::queues::speed_samples;
 use crate::slots;
 use crate::state::{Behaviour, Dirty, Scope, State};
 
@@ -265,9 +265,9 @@ impl State {
                 crate::adopt::adopt(job, adopted, stamp, at);
             }
             Fact::QueueReported(report) => {
-                let model::QueueReport { lessons, .. } = &**report;
-                lessons::add_all(&mut job.learnt, lessons);
-                job.report = Some(Box::new(model::QueueReport { lessons: Vec::new(), ..(**report).clone() }));
+                let model::QueueReport { speed_samples, .. } = &**report;
+                speed_samples::add_all(&mut job.speed_samples, speed_samples);
+                job.report = Some(Box::new(model::QueueReport { speed_samples: Vec::new(), ..(**report).clone() }));
                 job.status_stamp = stamp;
             }
             Fact::WaitReported(why) => {

@@ -194,7 +194,7 @@ impl State {
             source_list_rvs: self.source_list_rvs.iter().map(|((k, of), v)| (*k, of.clone(), *v)).collect(),
             terms: &self.terms,
             queues: self.queues.is_used().then(|| v1::QueuesRef {
-                ledger: &self.queues.ledger,
+                history: &self.queues.history,
                 targets: self.queues.targets.iter().map(|(key, target)| (key.clone(), target.clone())).collect(),
                 resources: &self.queues.resources,
             }),
@@ -235,7 +235,7 @@ impl State {
         body.quotas.into_iter().for_each(|quota| coordinator.set_quota(quota));
         (coordinator.turns, coordinator.dequeued_at) = (body.turns, body.dequeued_at);
         if let Some(queues) = body.queues {
-            state.queues.ledger = queues.ledger;
+            state.queues.history = queues.history;
             state.queues.targets = queues.targets.into_iter().collect();
             state.queues.resources = queues.resources;
         }

@@ -56,7 +56,7 @@ pub use policy::{
     Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
     Retryable,
 };
-pub use progress::{Lesson, Measurement, Measurements, Progress};
+pub use progress::{Measurement, Measurements, Progress, SpeedSample};
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJob, WithinQueue};
 pub use requirements::{NodeSelectorTerm, PodRequirements, Taint, Toleration};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector, NAMESPACE_NAME};

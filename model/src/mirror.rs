@@ -6,7 +6,7 @@ use crate::autoscaler::Scaling;
 use crate::event::Decision;
 use crate::id::{Incarnation, Stamp, Text, Timestamp, Uid};
 use crate::phase::Phase;
-use crate::progress::Lesson;
+use crate::progress::SpeedSample;
 use crate::share::{Charge, NodeRefusal, Share, ShareLoss, Usage};
 
 /// Members written to `status.trainyard` (or an annotation where the schema is not ours).
@@ -68,8 +68,8 @@ pub struct Mirror {
     pub failed_starts: u32,
     /// Time before which the job is granted no share: the back-off after a start that failed.
     pub start_after: Option<Timestamp>,
-    /// What jobs that have ended taught; of a queue object only.
-    pub learnt: Vec<Lesson>,
+    /// Speed samples of jobs that have ended; of a queue object only.
+    pub speed_samples: Vec<SpeedSample>,
     /// Time at which the coordinator dequeued the job; absent where it did not wait for that.
     pub dequeued_at: Option<Timestamp>,
     /// State of the job's autoscaler; absent where it has none.

@@ -1,4 +1,4 @@
-//! Progress: what a job reports of its work, and what the jobs of a category taught a queue.
+//! Progress that a job reports of its work, and speed samples that a queue keeps of the jobs of a category.
 //!
 //! Plain values. `apis::progress` reads reports; `engine::queues` learns from them.
 
@@ -37,16 +37,16 @@ pub struct Progress {
     pub sizes: Measurements,
 }
 
-/// What jobs of one category taught on one GPU resource.
+/// Speeds that jobs of one category measured on one GPU resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lesson {
+pub struct SpeedSample {
     /// Namespace and category: `namespace/category`.
     pub category: Text,
     /// Resource that counts as GPUs.
     pub resource: Text,
-    /// Jobs that taught last: a job whose end is seen again after the log was lost counts once.
+    /// Jobs that the measurements are of, the last ones: a job whose end is seen again after the log was lost counts once.
     pub jobs: Vec<Uid>,
-    /// Time at which a job taught last.
+    /// Time at which the last measurements were added.
     pub at: Timestamp,
     /// Measurements of these jobs together.
     pub sizes: Measurements,

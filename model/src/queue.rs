@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::id::{Text, Timestamp};
-use crate::progress::Lesson;
+use crate::progress::SpeedSample;
 use crate::selector::LabelSelector;
 
 /// Settings of a queue.
@@ -87,8 +87,8 @@ pub struct QueueReport {
     pub usage: BTreeMap<Text, u32>,
     /// The first jobs that wait, in order.
     pub waiting: Vec<WaitingJob>,
-    /// What jobs taught that have ended since the report before.
-    pub lessons: Vec<Lesson>,
+    /// Speed samples of jobs that have ended since the report before.
+    pub speed_samples: Vec<SpeedSample>,
 }
 
 /// Jobs whose specs are made of one object, as that object tells them.

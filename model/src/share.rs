@@ -91,7 +91,7 @@ pub struct Demand {
     pub classes: BTreeSet<Text>,
     /// Creation time of the job's object.
     pub submitted: Timestamp,
-    /// Category of jobs that it learns from and teaches; `None`: its name tells.
+    /// Category of jobs with which it shares speed samples; `None`: its name says.
     pub category: Option<Text>,
     /// Units of work in all, as the job says before it reports; `None`: not known.
     pub units: Option<u64>,

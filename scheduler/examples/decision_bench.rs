@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use model::Text;
 use scheduler::placement::{Demand, Node, Packing, Placement, Prices, repack, settle};
 use scheduler::scheduling::{
-    Belief, Claim, Fixed, Ledger, QueueSettings, QueueSnapshot, Quota, Sizes, Snapshot, Usage, decide,
+    Claim, Fixed, History, QueueSettings, QueueSnapshot, Quota, Sizes, Snapshot, SpeedEstimate, Usage, decide,
 };
 use scheduler::{
     Curve, GpuMicros, GpuType, Grant, JobView, Memory, Micros, NAMES, PolicyInput, Speed, Speeds, allocate, by_name,
@@ -194,9 +194,9 @@ fn rounds() {
         for queues in [1, 10] {
             for policy in ["fifo-backfill", "gain", "AFS-L", "max-min"] {
                 let snapshots = snapshots(policy, queues, gpus);
-                let ledger = Ledger::default();
+                let history = History::default();
                 let mut jobs = jobs(count);
-                let beliefs: Vec<Belief> = jobs.iter().map(belief).collect();
+                let estimates: Vec<SpeedEstimate> = jobs.iter().map(estimate).collect();
                 let mut held: Vec<Vec<Text>> = vec![Vec::new(); jobs.len()];
                 let mut changed: Vec<Option<Micros>> = vec![None; jobs.len()];
                 let mut gone: Vec<bool> = vec![false; jobs.len()];
@@ -204,7 +204,7 @@ fn rounds() {
                     (job.held, job.first_start) = (Grant::NONE, None);
                 }
                 let ask = |now: u64, held: &[Vec<Text>], changed: &[Option<Micros>], gone: &[bool]| {
-                    let claim = |(place, job)| claim((place, job), &beliefs, held, changed, queues);
+                    let claim = |(place, job)| claim((place, job), &estimates, held, changed, queues);
                     let places = jobs.iter().enumerate().filter(|(place, _)| !gone[*place]);
                     let claims: Vec<Claim<'_>> = places.map(claim).collect();
                     let snapshot = Snapshot {
@@ -217,7 +217,7 @@ fn rounds() {
                         packing: Packing::Pack,
                         wake: None,
                     };
-                    decide(&ledger, &snapshot).expect("names differ").targets
+                    decide(&history, &snapshot).expect("names differ").targets
                 };
                 for (place, target) in ask(200_000, &held, &changed, &gone).into_iter().enumerate() {
                     changed[place] = target.change.map(|_| Micros::from_secs(200_000));
@@ -238,14 +238,14 @@ fn rounds() {
     }
 }
 
-fn belief(job: &JobView) -> Belief {
+fn estimate(job: &JobView) -> SpeedEstimate {
     let (speeds, remaining) = (job.speeds.clone(), job.remaining);
-    Belief { speeds, remaining, restart_cost: job.restart_cost, ..Belief::default() }
+    SpeedEstimate { speeds, remaining, restart_cost: job.restart_cost, ..SpeedEstimate::default() }
 }
 
 fn claim<'a>(
     (place, job): (usize, &'a JobView),
-    beliefs: &'a [Belief],
+    estimates: &'a [SpeedEstimate],
     held: &'a [Vec<Text>],
     changed: &[Option<Micros>],
     queues: usize,
@@ -259,7 +259,7 @@ fn claim<'a>(
         level: 0,
         submitted: job.submitted,
         usage: Usage { since: job.submitted, changed: changed[place], ..Usage::default() },
-        belief: &beliefs[place],
+        estimate: &estimates[place],
         held: &held[place],
         fixed: Fixed::No,
         avoid: &[],

@@ -100,7 +100,7 @@ impl Grant {
 
 /// One ready job (waiting or running) as it stands at the time of the decision.
 ///
-/// What is believed may be wrong (estimated speeds, noisy sizes); policies cannot tell and need not.
+/// Estimates may be wrong (estimated speeds, noisy sizes); policies cannot tell and need not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
     /// Name or uid, unique in the input. The last tie-break.

@@ -5,7 +5,7 @@
 //! sizes: between two of them the factor is interpolated linearly, beyond the last it is that of the last. So one
 //! measurement anywhere fixes the level of the whole curve, and nothing is ever assumed to take one second.
 //!
-//! The prior of a job is its category's estimate: what earlier jobs of that name taught, together. The prior of a category
+//! The prior of a job is its category's estimate: the measurements of earlier jobs of that name, together. The prior of a category
 //! is [`Prior`]: linear up to one node, less beyond. Integer arithmetic. Tests: at the end of this file; vectors
 //! `collector` in `tests/learning.rs`.
 
@@ -116,7 +116,7 @@ impl Measured {
     }
 }
 
-/// What is believed of a job.
+/// Estimate of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Estimate {
     /// Speeds on the types of the prior, in units of one home GPU.
@@ -219,7 +219,7 @@ impl Progress {
         self.total.map(|total| total.saturating_sub(self.done))
     }
 
-    /// What is believed of the job, and the time it has left at [`Speed::ONE`].
+    /// Returns the estimate of the job, and the time it has left at [`Speed::ONE`].
     pub fn estimate(&self, prior: Speeds, category: &Measured) -> (Estimate, Option<Micros>) {
         let estimate = Estimate::of_prior(prior).refined(category).refined(&self.measured);
         let remaining = self.left().and_then(|units| estimate.time_for(units));
@@ -242,7 +242,7 @@ const ASSUMED_JOBS: u64 = 4;
 const ASSUMED_SQUARE: u128 = 1 << 32;
 
 impl Errors {
-    /// Takes in that a job believed to have `estimated` units of work had `actual`.
+    /// Adds the error of a job estimated to have `estimated` units of work that had `actual`.
     pub fn record(&mut self, estimated: u64, actual: u64) {
         // 24 bits behind the point, so 48 in the square.
         let error = u128::from(log2(estimated).abs_diff(log2(actual)));

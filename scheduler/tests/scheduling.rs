@@ -216,7 +216,7 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
     assert_eq!(decision.waits[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
     assert_eq!(decision.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
     let foreign = job("pod", 6, 0).with(|job| {
-        (job.queue, job.fixed, job.held, job.belief.speeds) =
+        (job.queue, job.fixed, job.held, job.estimate.speeds) =
             (None, Fixed::Place, vec!["n1".into(); 6], Speeds::default());
     });
     let mut world = World::alone(&[8], queue("fifo-backfill"), vec![foreign, job("a", 3, 0), job("b", 2, 1)]);

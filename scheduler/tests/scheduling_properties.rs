@@ -61,7 +61,7 @@ fn any_job() -> impl Strategy<Value = Job> {
         |(queue, sizes, width, priority, (submitted, work, attained), fixed)| {
             job("", 1, submitted).of(queue).with(|job| {
                 (job.sizes, job.width, job.priority) = (sizes, width, priority);
-                job.belief.remaining = Some(Micros::from_secs(work));
+                job.estimate.remaining = Some(Micros::from_secs(work));
                 job.usage.attained = GpuMicros::from_gpu_secs(attained);
                 job.fixed = if fixed == 0 { Fixed::Size } else { Fixed::No };
             })
@@ -196,7 +196,7 @@ proptest! {
             if is_end && !world.jobs.is_empty() {
                 let place = ends.index(world.jobs.len());
                 let ended = world.jobs.remove(place);
-                world.ledger.ended(&ended.id, None);
+                world.history.record_end(&ended.id, None);
             }
             world.jobs.push(late.with(|job| (job.id, job.submitted) = (format!("late-{n}").into(), world.now)));
         }

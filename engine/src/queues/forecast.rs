@@ -99,15 +99,15 @@ pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
     for asked in inquiry.asked.iter().filter(|asked| !asked.held.is_empty()) {
         ends.extend(end(state, asked.key, now).map(|at| (asked.key.clone(), at)));
     }
-    let mut ledger = state.queues.ledger.clone();
+    let mut history = state.queues.history.clone();
     let times = work.jobs.checked_div(inquiry.asked.len()).unwrap_or_default().clamp(work.times.0, work.times.1);
     let mut at = now;
     let mut barred: BTreeSet<JobKey> = BTreeSet::new();
     let mut has_limits = !ends.is_empty();
     let mut is_cut = true;
     for _ in 0..times {
-        let Some(decision) = inquiry.ask(&ledger, at) else { break };
-        ledger.apply(&decision.memory);
+        let Some(decision) = inquiry.ask(&history, at) else { break };
+        history.apply(&decision.memory);
         let is_barred = |reason: &Reason| {
             matches!(
                 reason,

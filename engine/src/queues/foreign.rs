@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use model::{JobKey, Text};
 use scheduler::Micros;
-use scheduler::scheduling::{Belief, Claim, Fixed, Sizes, Usage};
+use scheduler::scheduling::{Claim, Fixed, Sizes, SpeedEstimate, Usage};
 
 use super::holder::Holder;
 use super::queue_snapshots::QueueSnapshots;
@@ -27,14 +27,14 @@ pub(super) struct Foreign {
     queue: Option<usize>,
     width: u32,
     on: Vec<Text>,
-    belief: Belief,
+    estimate: SpeedEstimate,
 }
 
 impl Foreign {
     pub(super) fn new(node: &Text, gpus: u32) -> Self {
         let on = vec![node.clone(); usize::try_from(gpus).unwrap_or_default()];
         let id = Text::from(format!("pods of others on {node}"));
-        Self { id, queue: None, width: 1, on, belief: Belief::default() }
+        Self { id, queue: None, width: 1, on, estimate: SpeedEstimate::default() }
     }
 
     /// Takes the pods that a job keeps, those of each group apart.
@@ -52,7 +52,7 @@ impl Foreign {
         let queue = snapshots.charged(holder);
         groups.into_iter().map(move |(group, (width, on))| {
             let id = Text::from(format!("pods of {group} that {key} keeps"));
-            Self { id, queue, width, on, belief: Belief::default() }
+            Self { id, queue, width, on, estimate: SpeedEstimate::default() }
         })
     }
 
@@ -66,7 +66,7 @@ impl Foreign {
             level: 0,
             submitted: Micros::ZERO,
             usage: Usage::default(),
-            belief: &self.belief,
+            estimate: &self.estimate,
             held: &self.on,
             fixed: Fixed::Place,
             avoid: &[],

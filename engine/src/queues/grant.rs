@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Allocation, JobKey, LossKind, Share, ShareChange, ShareLoss, SlotId, Target, Text, Timestamp};
 use scheduler::GpuType;
-use scheduler::scheduling::{Books, Pools};
+use scheduler::scheduling::{Pools, ResourceUsage};
 
 use super::filter::{self, NodeFilter};
 use super::foreign;
@@ -110,7 +110,7 @@ pub(super) struct Room<'a> {
     /// Nodes that take nothing new.
     closed: BTreeSet<Text>,
     filter: NodeFilter<'a>,
-    books: Books,
+    usage: ResourceUsage,
     snapshots: QueueSnapshots,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Room<'a> {
             others: filter.others(state),
             closed,
             filter,
-            books: Books::new(&snapshots.all, &pools),
+            usage: ResourceUsage::new(&snapshots.all, &pools),
             snapshots,
         };
         if state.config.ignores_capacity {
@@ -159,7 +159,7 @@ impl<'a> Room<'a> {
 
     fn take_quota(&mut self, holder: &Holder, gpu_type: GpuType, gpus: u32) {
         if let Some(queue) = self.snapshots.charged(holder) {
-            self.books.charge(queue, gpu_type, gpus);
+            self.usage.charge(queue, gpu_type, gpus);
         }
     }
 
@@ -191,7 +191,7 @@ impl<'a> Room<'a> {
             }
         }
         let queue = self.snapshots.place(key, holder);
-        let in_quota = queue.is_some_and(|queue| self.books.left(queue, gpu_type) >= quota);
+        let in_quota = queue.is_some_and(|queue| self.usage.left(queue, gpu_type) >= quota);
         // A node may have left the queue's selection, or have been closed, since the target was decided.
         let fits = self.filter.shape(holder).and_then(|shape| shape.fits.as_ref());
         let fits = |node: &Text| node.is_empty() || fits.is_none_or(|fits| fits.contains(node));

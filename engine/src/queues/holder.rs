@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Charge, JobKey, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId, Term, Text, Timestamp, Usage};
 
 use super::filter::Requirements;
-use super::{Classes, leftovers, lessons};
+use super::{Classes, leftovers, speed_samples};
 use crate::holding::asked;
 use crate::job::Job;
 
@@ -122,7 +122,7 @@ impl Holder {
             asks: true,
             slots,
             sizes: sizes_of(job, spec),
-            category: lessons::category(key, demand.category.as_ref()),
+            category: speed_samples::category(key, demand.category.as_ref()),
             units: demand.units,
             level: demand.level,
             usage: job.holding.usage,

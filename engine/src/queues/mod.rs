@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`holder`] | the part of a job that queues decide by |
 //! | [`leftovers`] | pods whose job is not known, which count by what they request |
-//! | [`lessons`] | speeds that jobs report, and what follows for others of their category |
+//! | [`speed_samples`] | speeds that jobs report, and what follows for others of their category |
 //! | [`coordinator`] | enqueued jobs, which wait for nothing else before |
 //! | [`classes`] | priorities of jobs that tell none themselves |
 //! | [`filter`] | which nodes could take a worker of a job |
@@ -32,23 +32,23 @@ mod foreign;
 mod grant;
 mod holder;
 mod leftovers;
-pub(crate) mod lessons;
 mod namespaces;
 mod queue_snapshots;
 pub mod report;
 mod round;
+pub(crate) mod speed_samples;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Allocation, Event, Fact, JobKey, Kind, LabelSelector, NamespaceFact, QueueSpec, Target, Text, Timestamp};
 use scheduler::MemoryChange;
-use scheduler::scheduling::Ledger;
+use scheduler::scheduling::History;
 
 pub use self::classes::Classes;
 use self::coordinator::Coordinator;
 use self::holder::Holder;
-use self::lessons::Learning;
 pub use self::queue_snapshots::{QueueSnapshots, ROOT_POLICY};
+use self::speed_samples::Learning;
 use crate::job::Job;
 use crate::nodes::Node;
 use crate::state::{ApplyError, State};
@@ -59,8 +59,8 @@ pub const ROOT: &str = "";
 /// State of the queues: memory of the policies, targets, and the resources that count as GPUs.
 #[derive(Debug, Clone, Default)]
 pub struct Queues {
-    /// Memory of the policies and what they learnt.
-    pub ledger: Ledger,
+    /// Memory of the policies, and measurements of jobs.
+    pub history: History,
     /// Targets that are not shares yet.
     pub targets: BTreeMap<JobKey, Target>,
     /// Resources that count as GPUs, in the order in which nodes offered them. Their index is the scheduler's GPU type.
@@ -109,7 +109,7 @@ const WAKE_MS: u64 = 1000;
 impl Queues {
     /// Returns true if there is anything to be kept.
     pub(crate) fn is_used(&self) -> bool {
-        !self.targets.is_empty() || !self.resources.is_empty() || self.ledger != Ledger::default()
+        !self.targets.is_empty() || !self.resources.is_empty() || self.history != History::default()
     }
 
     /// Notes what a record changed of a job; `None` when it is forgotten.
@@ -118,7 +118,7 @@ impl Queues {
         let objects = &self.objects;
         let news = self.learning.note(key, job, |queue| objects.contains_key(queue));
         self.pace.round |= news.speeds;
-        self.pace.grants |= news.lesson;
+        self.pace.grants |= news.sample;
         let new = job.and_then(|job| Holder::of(key, job, &self.classes));
         self.coordinator.note(key, job);
         let wants = new.as_ref().is_some_and(|holder| holder.wants);
@@ -359,7 +359,7 @@ impl State {
     pub(crate) fn apply_queues(&mut self, event: &Event) -> Result<(), ApplyError> {
         self.format = self.format.max(crate::wire::format::of_event(event));
         if matches!(event, Event::Reported { .. }) {
-            self.queues.learning.told();
+            self.queues.learning.mark_reported();
         }
         if let Event::Allocated(allocation) = event {
             self.apply_allocation(allocation);
@@ -385,7 +385,7 @@ impl State {
             }
         }
         if let Ok(change) = serde_json::from_str::<MemoryChange>(&allocation.memory) {
-            self.queues.ledger.apply(&change);
+            self.queues.history.apply(&change);
         }
     }
 }
@@ -445,7 +445,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     state.dequeue_decided(dequeued.is_some(), now);
     events.extend(dequeued);
     let queues = report::changed(state, waits.as_ref());
-    state.queues.learning.told();
+    state.queues.learning.mark_reported();
     if !queues.is_empty() {
         events.push(Event::Reported { queues });
     }

@@ -206,7 +206,7 @@ fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Waiting)>>, start
         usage: counts.map(|counts| counts.usage.clone()).unwrap_or_default(),
         pending: u32::try_from(waits.len()).unwrap_or(u32::MAX),
         waiting: waits.iter().take(MAX_NAMED).map(|(key, wait)| waiting(key, wait, starts.get(key))).collect(),
-        lessons: Vec::new(),
+        speed_samples: Vec::new(),
     }
 }
 
@@ -248,7 +248,7 @@ pub(super) fn changed(state: &State, waits: Option<&Waits>) -> Vec<(JobKey, Queu
             report.pending = told.map_or(0, |told| told.pending);
             report.waiting = told.map_or_else(Vec::new, |told| told.waiting.clone());
         }
-        report.lessons = state.queues.learning.untold(name, state.at);
+        report.speed_samples = state.queues.learning.pending_samples(name, state.at);
         if told != Some(&report) {
             changed.push((key.clone(), report));
         }

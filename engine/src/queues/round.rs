@@ -9,15 +9,15 @@ use std::sync::Arc;
 use model::{Allocation, JobKey, LossKind, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp};
 use scheduler::learning::Prior;
 use scheduler::placement::Node;
-use scheduler::scheduling::{self, Belief, Claim, Decision, Fixed, Ledger, Sizes, Snapshot, Usage, Wait, Why};
+use scheduler::scheduling::{self, Claim, Decision, Fixed, History, Sizes, Snapshot, SpeedEstimate, Usage, Wait, Why};
 use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::Queues;
 use super::filter::{self, NodeFilter};
 use super::foreign::{self, Foreign};
 use super::holder::Holder;
-use super::lessons::Known;
 use super::queue_snapshots::QueueSnapshots;
+use super::speed_samples::Known;
 use crate::state::State;
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
@@ -127,7 +127,7 @@ pub(super) struct Asked<'a> {
     pub(super) held: Vec<Text>,
     /// Time of the last change of its places.
     pub(super) changed: Option<Timestamp>,
-    belief: Belief,
+    estimate: SpeedEstimate,
     /// The places that it shall hold as decided before.
     before: Share,
     /// Nodes that could take one of its workers; `None`: all.
@@ -170,7 +170,7 @@ impl<'a> Asked<'a> {
             workers: workers.into_iter().map(|(slot, _)| slot).collect(),
             held,
             changed: holder.changed,
-            belief: known.belief(key, holder, gpu_type, speeds),
+            estimate: known.estimate(key, holder, gpu_type, speeds),
             before,
             fits: shape.fits,
             needs: shape.needs,
@@ -210,7 +210,7 @@ impl<'a> Asked<'a> {
             level: self.holder.level,
             submitted: micros(self.holder.submitted),
             usage: self.usage(now),
-            belief: &self.belief,
+            estimate: &self.estimate,
             held: &self.held,
             // A place that is not known cannot be decided on.
             fixed: if self.held.iter().any(|node| node.is_empty()) { Fixed::Place } else { Fixed::No },
@@ -367,7 +367,7 @@ impl<'a> Inquiry<'a> {
     }
 
     /// Returns the decision on a snapshot; `None` for one that cannot be carried out, which changes nothing.
-    pub(super) fn ask(&self, ledger: &Ledger, now: Timestamp) -> Option<Decision> {
+    pub(super) fn ask(&self, history: &History, now: Timestamp) -> Option<Decision> {
         // Those of jobs come first: targets are read in their order.
         let asked = self.asked.iter().map(|asked| asked.claim(&self.snapshots, now));
         let claims: Vec<Claim<'_>> = asked.chain(self.foreign.iter().map(Foreign::claim)).collect();
@@ -381,14 +381,14 @@ impl<'a> Inquiry<'a> {
             packing: self.snapshots.packing(),
             wake: None,
         };
-        scheduling::decide(ledger, &snapshot).ok()
+        scheduling::decide(history, &snapshot).ok()
     }
 }
 
 /// Decides the targets of all jobs.
 pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Decided {
     let inquiry = Inquiry::new(state, seen, now);
-    let Some(decision) = inquiry.ask(&state.queues.ledger, now) else { return Decided::default() };
+    let Some(decision) = inquiry.ask(&state.queues.history, now) else { return Decided::default() };
     let asked = &inquiry.asked;
     let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
     let mut decided = Decided { wake: decision.wake.map(timestamp), ..Decided::default() };

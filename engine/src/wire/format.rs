@@ -67,7 +67,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Job(fact) if fact.progress.is_some() => 5,
         Fact::Job(fact) if fact.reported_end.is_some() => 4,
         Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
-        Fact::QueueReported(report) if !report.lessons.is_empty() => 5,
+        Fact::QueueReported(report) if !report.speed_samples.is_empty() => 5,
         Fact::Configured(config) if config5(config) => 5,
         Fact::Relisted { kind: Kind::Quota, .. } | Fact::Quota(_) | Fact::QuotaGone { .. } | Fact::Dequeued => 5,
         Fact::Configured(config) if config4(config) => 4,
@@ -103,7 +103,7 @@ pub(crate) fn of_event(event: &Event) -> u16 {
         Event::Shared { changes } if changes7(changes) => 7,
         Event::Decided(of) if of.cause().kind == CauseKind::EndRequested(EndRequest::Stopped) => 7,
         Event::Autoscaled(_) | Event::NodeDropped => 6,
-        Event::Reported { queues } if queues.iter().any(|(_, report)| !report.lessons.is_empty()) => 5,
+        Event::Reported { queues } if queues.iter().any(|(_, report)| !report.speed_samples.is_empty()) => 5,
         Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
         Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
         Event::Decided(of) if cause4(of) => 4,
@@ -258,7 +258,7 @@ fn changes7(changes: &[(JobKey, ShareChange)]) -> bool {
 }
 
 fn adoption5(mirror: &Mirror) -> bool {
-    mirror.dequeued_at.is_some() || !mirror.learnt.is_empty()
+    mirror.dequeued_at.is_some() || !mirror.speed_samples.is_empty()
 }
 
 fn config5(config: &model::Config) -> bool {

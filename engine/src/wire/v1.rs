@@ -148,7 +148,8 @@ pub(super) struct CheckpointRef<'a> {
 #[serde_as]
 #[derive(Serialize)]
 pub(super) struct QueuesRef<'a> {
-    pub(super) ledger: &'a scheduler::scheduling::Ledger,
+    #[serde(rename = "ledger")]
+    pub(super) history: &'a scheduler::scheduling::History,
     #[serde_as(as = "Vec<(_, share::Target)>")]
     pub(super) targets: Vec<(JobKey, model::Target)>,
     pub(super) resources: &'a [Text],
@@ -158,7 +159,8 @@ pub(super) struct QueuesRef<'a> {
 #[serde_as]
 #[derive(Deserialize)]
 pub(super) struct Queues {
-    pub(super) ledger: scheduler::scheduling::Ledger,
+    #[serde(rename = "ledger")]
+    pub(super) history: scheduler::scheduling::History,
     #[serde_as(as = "Vec<(_, share::Target)>")]
     pub(super) targets: Vec<(JobKey, model::Target)>,
     pub(super) resources: Vec<Text>,

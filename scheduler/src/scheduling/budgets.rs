@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 
 use model::Text;
 
-use crate::scheduling::books::Books;
 use crate::scheduling::free::Free;
 use crate::scheduling::queue::QueueSnapshot;
+use crate::scheduling::resource_usage::ResourceUsage;
 use crate::scheduling::snapshot::{Pools, add, count, take};
 use crate::units::GpuType;
 
@@ -48,11 +48,11 @@ impl BudgetUse {
     }
 }
 
-/// GPUs and accounts while they are shared out.
+/// GPUs and their use by queues while they are shared out.
 #[derive(Debug)]
 pub(super) struct Budgets<'a> {
     pub(super) queues: &'a [QueueSnapshot],
-    pub(super) books: Books,
+    pub(super) usage: ResourceUsage,
     /// GPUs that no queue uses.
     pub(super) free: Free,
 }
@@ -111,7 +111,7 @@ impl Budgets<'_> {
                 let Some(demand) = demands.get_mut(other) else { continue };
                 let kept_back = std::mem::take(&mut demand.used.kept_back);
                 for (&gpu_type, &gpus) in &kept_back {
-                    self.books.release(demand.queue, gpu_type, gpus);
+                    self.usage.release(demand.queue, gpu_type, gpus);
                     self.free.give(demand.queue, gpu_type, gpus);
                     take(&mut demand.used.charge, gpu_type, gpus);
                 }
@@ -153,7 +153,7 @@ impl Budgets<'_> {
 
     /// GPUs of a type that count for a queue.
     fn used(&self, demand: &QueueDemand, gpu_type: GpuType) -> u32 {
-        u32::try_from(self.books.used(demand.queue, gpu_type)).unwrap_or(u32::MAX)
+        u32::try_from(self.usage.used(demand.queue, gpu_type)).unwrap_or(u32::MAX)
     }
 
     /// Returns the GPUs that each queue lacks of its own quota, at most those that it wants. Where there are fewer GPUs than quotas, each
@@ -204,7 +204,7 @@ impl Budgets<'_> {
     /// Cuts an offer to what is left of the limits and of the GPUs.
     fn within(&self, demand: &QueueDemand, offer: Pools) -> Pools {
         let cut = |(gpu_type, gpus): (GpuType, u32)| {
-            let left = self.books.left(demand.queue, gpu_type).min(self.free.count(Some(demand.queue), gpu_type));
+            let left = self.usage.left(demand.queue, gpu_type).min(self.free.count(Some(demand.queue), gpu_type));
             (gpu_type, gpus.min(left))
         };
         offer.into_iter().map(cut).filter(|&(_, gpus)| gpus > 0).collect()
@@ -213,7 +213,7 @@ impl Budgets<'_> {
     /// Offers of what is left, in steps, one offer per queue. Nothing is taken yet.
     fn offers(&mut self, demands: &[QueueDemand]) -> Vec<Pools> {
         let mut offers: Vec<Pools> = vec![Pools::new(); demands.len()];
-        let (mut tried, mut free) = (self.books.clone(), self.free.clone());
+        let (mut tried, mut free) = (self.usage.clone(), self.free.clone());
         for (gpu_type, all) in self.free.types() {
             let step = all.checked_div(OFFER_STEPS).unwrap_or_default().max(1);
             loop {
@@ -268,12 +268,12 @@ impl Budgets<'_> {
         ask: &mut impl FnMut(usize, &Pools) -> Result<BudgetUse, E>,
     ) -> Result<(), E> {
         for (&gpu_type, &gpus) in &demand.used.charge {
-            self.books.release(demand.queue, gpu_type, gpus);
+            self.usage.release(demand.queue, gpu_type, gpus);
             self.free.give(demand.queue, gpu_type, gpus);
         }
         demand.used = ask(demand.queue, budget)?;
         for (&gpu_type, &gpus) in &demand.used.charge {
-            self.books.charge(demand.queue, gpu_type, gpus);
+            self.usage.charge(demand.queue, gpu_type, gpus);
             self.free.take(demand.queue, gpu_type, gpus);
         }
         Ok(())
@@ -344,7 +344,7 @@ mod tests {
     fn shared(queues: &[QueueSnapshot], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
         let pools: Pools = [(TYPE, free)].into();
         let free = Free::new(&[], &[Node::new("n", free)]);
-        let mut budgets = Budgets { queues, books: Books::new(queues, &pools), free };
+        let mut budgets = Budgets { queues, usage: ResourceUsage::new(queues, &pools), free };
         let demand = |&(queue, size, number): &(usize, u32, u32)| QueueDemand {
             queue,
             wants: [(TYPE, size * number)].into(),

@@ -12,15 +12,15 @@ use crate::job::{Grant, JobView};
 use crate::memory::{Memory, MemoryChange};
 use crate::placement::{NodeSet, PlacementError};
 use crate::policy;
-use crate::scheduling::books::Books;
 use crate::scheduling::budgets::{BudgetUse, Budgets, QueueDemand};
 use crate::scheduling::decision::{Change, Decision, Target, Why};
 use crate::scheduling::free::Free;
+use crate::scheduling::history::History;
 use crate::scheduling::info::{Ground, Info, Workloads};
-use crate::scheduling::ledger::Ledger;
 use crate::scheduling::line::{Head, Limits, Line};
 use crate::scheduling::moves::{Judge, Matches};
 use crate::scheduling::place::{Placed, place};
+use crate::scheduling::resource_usage::ResourceUsage;
 use crate::scheduling::snapshot::{Pools, Snapshot};
 use crate::scheduling::waits::waits;
 use crate::units::Micros;
@@ -47,12 +47,12 @@ const PASSES: u32 = 8;
 ///
 /// # Errors
 /// A policy is faulty, or a node is listed twice.
-pub fn decide(ledger: &Ledger, snapshot: &Snapshot<'_>) -> Result<Decision, Error> {
+pub fn decide(history: &History, snapshot: &Snapshot<'_>) -> Result<Decision, Error> {
     let ground = Ground::new(snapshot);
-    let workloads = Workloads::new(snapshot, &ground.pools, ledger.doubt());
+    let workloads = Workloads::new(snapshot, &ground.pools, history.doubt());
     let free = Free::new(&workloads.limits(snapshot.queues), &ground.nodes);
     let mut builder = DecisionBuilder { snapshot, ground, free, workloads, memories: BTreeMap::new() };
-    builder.split(&ledger.memory);
+    builder.split(&history.memory);
     let before = builder.joined();
     let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
     let mut last = builder.pass()?;
@@ -264,13 +264,14 @@ impl<'a> DecisionBuilder<'a> {
 
     fn attempt(&self, limits: Limits, judge: &Judge<'_>) -> Result<Try<'a>, Error> {
         let queues = self.snapshot.queues;
-        let mut budgets = Budgets { queues, books: Books::new(queues, &self.ground.pools), free: self.free.clone() };
+        let mut budgets =
+            Budgets { queues, usage: ResourceUsage::new(queues, &self.ground.pools), free: self.free.clone() };
         let mut grants = vec![Grant::NONE; self.workloads.infos.len()];
         for (place, (info, slot)) in self.workloads.infos.iter().zip(&mut grants).enumerate() {
             if limits.is_fixed(place, info) {
                 *slot = info.held;
                 if let Some(queue) = info.queue {
-                    budgets.books.charge(queue, info.held.gpu_type, info.held.gpus);
+                    budgets.usage.charge(queue, info.held.gpu_type, info.held.gpus);
                 }
                 if !info.placed {
                     budgets.free.take_on(info.queue, info.held.gpu_type, &info.places, (info.width, info.held.gpus));
@@ -297,7 +298,7 @@ impl<'a> DecisionBuilder<'a> {
         let mut demands: Vec<QueueDemand> = lines.iter().map(demand).collect();
         for demand in &demands {
             for (&gpu_type, &gpus) in &demand.used.charge {
-                budgets.books.charge(demand.queue, gpu_type, gpus);
+                budgets.usage.charge(demand.queue, gpu_type, gpus);
                 budgets.free.take(demand.queue, gpu_type, gpus);
             }
         }

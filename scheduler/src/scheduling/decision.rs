@@ -16,7 +16,7 @@ use crate::units::{GpuType, Micros};
 pub struct Decision {
     /// One target per claim, in the order of the claims.
     pub targets: Vec<Target>,
-    /// Change of the policies' memory, for [`super::Ledger::apply`].
+    /// Change of the policies' memory, for [`super::History::apply`].
     pub memory: MemoryChange,
     /// Time at which to ask again if nothing happens before; `None`: never.
     pub wake: Option<Micros>,

@@ -9,10 +9,10 @@ use model::Text;
 
 use crate::job::{Grant, JobError, JobView};
 use crate::placement::{Node, NodeSet};
-use crate::scheduling::books::Books;
 use crate::scheduling::decision::Reason;
 use crate::scheduling::queue::{QueueSettings, QueueSnapshot};
 use crate::scheduling::reach::Reaches;
+use crate::scheduling::resource_usage::ResourceUsage;
 use crate::scheduling::snapshot::{Claim, Fixed, Pools, Sizes, Snapshot, add, count};
 use crate::scheduling::steps::{common, view_in_steps};
 use crate::units::{GpuType, Micros};
@@ -92,7 +92,7 @@ impl Workloads {
             }
         }
         let steps: BTreeMap<usize, u32> = widths.into_iter().map(|(queue, all)| (queue, common(all))).collect();
-        let empty = Books::new(snapshot.queues, types);
+        let empty = ResourceUsage::new(snapshot.queues, types);
         let most = |&queue: &usize| (queue, types.keys().map(|&t| (t, empty.left(queue, t))).collect());
         let most: BTreeMap<usize, Pools> = steps.keys().map(most).collect();
         let nodes: BTreeMap<&str, &Node> = snapshot.nodes.iter().map(|node| (&*node.name, node)).collect();
@@ -260,8 +260,8 @@ fn info(
     let sizes = claim.sizes;
     let elastic = settings.is_some_and(|(_, settings)| settings.policy.is_elastic());
     let (min, num, max) = if elastic { (sizes.min, sizes.num, sizes.max) } else { (sizes.num, sizes.num, sizes.num) };
-    let belief = claim.belief;
-    let home = belief.speeds.home().map_or(GpuType(0), |(home, _)| *home);
+    let estimate = claim.estimate;
+    let home = estimate.speeds.home().map_or(GpuType(0), |(home, _)| *home);
     let on_type = claim.held.iter().find_map(|node| nodes.get(&**node)).map_or(home, |node| node.gpu_type);
     let here = |name: &Text| nodes.get(&**name).is_some_and(|node| node.gpu_type == on_type);
     let workers = u32::try_from(claim.held.len()).unwrap_or(u32::MAX);
@@ -274,18 +274,18 @@ fn info(
         submitted: claim.submitted,
         first_start: claim.usage.first_start,
         since: claim.usage.since,
-        remaining: belief.remaining,
-        doubt: if belief.expected.is_some() { doubt } else { 0 },
-        expected: belief.expected,
-        done: belief.done,
-        tried: belief.tried,
+        remaining: estimate.remaining,
+        doubt: if estimate.expected.is_some() { doubt } else { 0 },
+        expected: estimate.expected,
+        done: estimate.done,
+        tried: estimate.tried,
         attained: claim.usage.attained,
         ran: claim.usage.ran,
         spell: claim.usage.spell,
-        restart_cost: belief.restart_cost,
+        restart_cost: estimate.restart_cost,
         held,
         changed: claim.usage.changed,
-        speeds: belief.speeds.clone(),
+        speeds: estimate.speeds.clone(),
         ..JobView::waiting(claim.id.clone(), 1, 1, 1, claim.submitted)
     };
     let barred = match settings {

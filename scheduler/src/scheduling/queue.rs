@@ -1,6 +1,6 @@
 //! Queues and cohorts: quota, limits of borrowing and lending, permission to take GPUs from others.
 //!
-//! Plain values; [`super::books`] adds up their use, [`super::budgets`] shares GPUs out. Tests: there.
+//! Plain values; [`super::resource_usage`] adds up their use, [`super::budgets`] shares GPUs out. Tests: there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -73,7 +73,7 @@ impl Reaches {
                 continue;
             }
             let settings = claim.queue.and_then(|queue| snapshot.queues.get(queue)?.settings.as_ref()?.nodes.as_ref());
-            let types = claim.belief.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
+            let types = claim.estimate.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
             let key = (settings.map(address), claim.fits.map(address), claim.width.max(1), types, claim.avoid);
             let reach = if let Some(reach) = known.get(&key) {
                 *reach
@@ -103,7 +103,7 @@ impl Reaches {
         let takes = |(place, node): &(usize, &Node)| {
             limits.iter().all(|set| set.contains(*place)) && !claim.avoid.contains(&node.name)
         };
-        let can_use = |node: &Node| claim.belief.speeds.on(node.gpu_type).is_some();
+        let can_use = |node: &Node| claim.estimate.speeds.on(node.gpu_type).is_some();
         let all = || nodes.iter().copied().enumerate();
         let mut among = NodeSet::default();
         let mut capacity = Pools::new();

@@ -9,7 +9,7 @@ use model::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::placement::{Node, Packing};
-use crate::scheduling::lessons::Belief;
+use crate::scheduling::estimate::SpeedEstimate;
 use crate::scheduling::queue::QueueSnapshot;
 use crate::units::{GpuMicros, GpuType, Micros};
 
@@ -83,7 +83,7 @@ pub struct Claim<'a> {
     /// Use of GPUs so far.
     pub usage: Usage,
     /// Estimates; their speeds name the GPU types it can use, home first, by number of GPUs.
-    pub belief: &'a Belief,
+    pub estimate: &'a SpeedEstimate,
     /// The last target: the node of worker 0, 1, 2, ... A node that is gone means a lost worker.
     pub held: &'a [Text],
     /// The part that no decision may change.
@@ -98,7 +98,7 @@ pub struct Claim<'a> {
     pub not_before: Micros,
 }
 
-/// Input of a decision, next to [`super::Ledger`].
+/// Input of a decision, next to [`super::History`].
 #[derive(Debug, Clone, Copy)]
 pub struct Snapshot<'a> {
     /// The time.

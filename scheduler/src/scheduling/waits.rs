@@ -50,7 +50,7 @@ fn wait(
     // GPUs reserved for a claim are still there for it.
     let reserved = heads.iter().find(|head| head.place == place).map_or(0, |head| head.reserved);
     let quota = of(info.queue.and_then(|queue| workloads.most.get(&queue)));
-    let left = info.queue.map_or(0, |queue| budgets.books.left(queue, info.home));
+    let left = info.queue.map_or(0, |queue| budgets.usage.left(queue, info.home));
     let quota_left = left.saturating_add(reserved).min(quota);
     let open = budgets.free.count(info.queue, info.home).saturating_add(reserved);
     let nodes_left = workloads.reaches.free(info.reach, info.home).map_or(open, |free| free.min(open));

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use model::Text;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{
-    Belief, Claim, Decision, Fixed, Ledger, QueueSettings, QueueSnapshot, Quota, Reason, Sizes, Snapshot, Usage, Wait,
-    decide,
+    Claim, Decision, Fixed, History, QueueSettings, QueueSnapshot, Quota, Reason, Sizes, Snapshot, SpeedEstimate,
+    Usage, Wait, decide,
 };
 use scheduler::{Curve, GpuMicros, GpuType, Micros, Speeds, by_name};
 
@@ -23,7 +23,7 @@ pub(crate) struct Job {
     pub(crate) priority: i32,
     pub(crate) submitted: Micros,
     pub(crate) usage: Usage,
-    pub(crate) belief: Belief,
+    pub(crate) estimate: SpeedEstimate,
     pub(crate) held: Vec<Text>,
     pub(crate) fixed: Fixed,
     pub(crate) avoid: Vec<Text>,
@@ -43,7 +43,7 @@ pub(crate) fn job(id: &str, workers: u32, submitted: u64) -> Job {
         priority: 0,
         submitted: Micros::from_secs(submitted),
         usage: Usage { since: Micros::from_secs(submitted), ..Usage::default() },
-        belief: Belief { speeds, remaining: Some(Micros::from_secs(3600)), ..Belief::default() },
+        estimate: SpeedEstimate { speeds, remaining: Some(Micros::from_secs(3600)), ..SpeedEstimate::default() },
         held: Vec::new(),
         fixed: Fixed::No,
         avoid: Vec::new(),
@@ -114,16 +114,16 @@ pub(crate) struct World {
     pub(crate) taken: BTreeMap<Text, Vec<u64>>,
     pub(crate) queues: Vec<QueueSnapshot>,
     pub(crate) jobs: Vec<Job>,
-    pub(crate) ledger: Ledger,
+    pub(crate) history: History,
     pub(crate) wake: Option<Micros>,
 }
 
 impl World {
     pub(crate) fn new(slots: &[u32], queues: Vec<QueueSnapshot>, jobs: Vec<Job>) -> Self {
         let now = Micros::from_secs(10_000);
-        let (closed, ledger) = (BTreeSet::new(), Ledger::default());
+        let (closed, history) = (BTreeSet::new(), History::default());
         let taken = BTreeMap::new();
-        Self { now, nodes: nodes(slots), closed, taken, queues, jobs, ledger, wake: None }
+        Self { now, nodes: nodes(slots), closed, taken, queues, jobs, history, wake: None }
     }
 
     /// One queue over everything.
@@ -142,7 +142,7 @@ impl World {
                 level: 0,
                 submitted: job.submitted,
                 usage: job.usage,
-                belief: &job.belief,
+                estimate: &job.estimate,
                 held: &job.held,
                 fixed: job.fixed,
                 avoid: &job.avoid,
@@ -161,7 +161,7 @@ impl World {
             packing: Packing::Pack,
             wake: self.wake,
         };
-        decide(&self.ledger, &snapshot).unwrap()
+        decide(&self.history, &snapshot).unwrap()
     }
 
     /// Makes what was decided what is.
@@ -180,7 +180,7 @@ impl World {
             job.usage.changed = Some(self.now);
             job.held.clone_from(&target.on);
         }
-        self.ledger.apply(&decision.memory);
+        self.history.apply(&decision.memory);
         self.wake = decision.wake;
     }
 

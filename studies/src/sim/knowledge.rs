@@ -44,12 +44,12 @@ pub enum SpeedKnowledge {
     /// The whole table, exactly.
     #[default]
     Exact,
-    /// Nothing but what was measured at sizes it ran at, and what earlier jobs of its category taught.
+    /// Nothing but what was measured at sizes it ran at, and what earlier jobs of its category measured.
     Learnt,
 }
 
 impl SizeKnowledge {
-    /// The work that a job is believed to have when it is submitted; `None`: not known.
+    /// Returns the work that a job is estimated to have at its submission; `None`: not known.
     pub(super) fn estimate(self, place: usize, work: Work) -> Option<Work> {
         match self {
             Self::Exact => Some(work),
@@ -63,7 +63,7 @@ impl SizeKnowledge {
         matches!(self, Self::Noisy { .. })
     }
 
-    /// The serial time that is believed to be left after `done` of the job, when `estimate` was believed at first.
+    /// Returns the serial time that is estimated to be left of a job. `estimate`: that of all its work at submission.
     pub(super) fn left(self, estimate: Option<Work>, work: Work, left: Work) -> Option<Micros> {
         let estimate = match self {
             Self::Exact => return Some(left.serial()),
@@ -118,8 +118,8 @@ mod tests {
     #[test]
     fn an_estimate_that_was_outlived_is_doubled() {
         let noisy = SizeKnowledge::Noisy { sigma_milli: 1000, seed: 7 };
-        let (work, believed) = (hour(), Some(Work::of(Speed::ONE, Micros::from_secs(1000))));
-        let left = |done: u64| noisy.left(believed, work, work.minus(Work::of(Speed::ONE, Micros::from_secs(done))));
+        let (work, estimate) = (hour(), Some(Work::of(Speed::ONE, Micros::from_secs(1000))));
+        let left = |done: u64| noisy.left(estimate, work, work.minus(Work::of(Speed::ONE, Micros::from_secs(done))));
         assert_eq!(left(0), Some(Micros::from_secs(1000)));
         assert_eq!(left(999), Some(Micros::from_secs(1)));
         assert_eq!(left(1000), Some(Micros::from_secs(1000)));

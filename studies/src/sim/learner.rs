@@ -5,7 +5,7 @@
 //! of this file.
 
 use scheduler::learning::{Prior, Report};
-use scheduler::scheduling::{Ledger, Lessons};
+use scheduler::scheduling::{History, SpeedSamples};
 use scheduler::{GpuType, JobView, Micros, Speed};
 
 use super::live::Live;
@@ -24,10 +24,10 @@ pub(super) struct Learner {
     restart_cost: Micros,
 }
 
-/// Learnt values of one job, and what it has reported.
+/// Speed samples of one job, and the work that it has reported.
 #[derive(Debug, Clone)]
 pub(super) struct Pupil {
-    lessons: Lessons,
+    samples: SpeedSamples,
     /// Work done that has been reported.
     reported: Work,
 }
@@ -42,11 +42,11 @@ impl Learner {
     pub(super) fn meet(&self, job: &WorkloadJob, estimate: Option<Work>) -> Pupil {
         let types: Vec<GpuType> = job.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
         let prior = self.prior.speeds(&types, job.max.max(job.requested));
-        Pupil { lessons: Lessons::new(prior, estimate.map(units)), reported: Work(0) }
+        Pupil { samples: SpeedSamples::new(prior, estimate.map(units)), reported: Work(0) }
     }
 
     /// Takes in what a job that runs has done since its last report. Call it before what it holds changes.
-    pub(super) fn hear(&self, job: &WorkloadJob, live: &Live, pupil: &mut Pupil, ledger: &mut Ledger) {
+    pub(super) fn hear(&self, job: &WorkloadJob, live: &Live, pupil: &mut Pupil, history: &mut History) {
         let done = job.work.minus(live.left);
         let new = units(done.minus(pupil.reported));
         if live.held.is_none() || new == 0 {
@@ -56,16 +56,16 @@ impl Learner {
         pupil.reported = Work(pupil.reported.0 + work.0);
         let (gpu_type, gpus) = (live.held.gpu_type, live.held.gpus);
         let report = Report { gpu_type, gpus, units: new, took: work.time_at(live.speed) };
-        ledger.hear(&job.category, report, &mut pupil.lessons);
+        history.record_report(&job.category, report, &mut pupil.samples);
         // One that reports has started.
-        ledger.started(&job.category, self.restart_cost);
+        history.record_start(&job.category, self.restart_cost);
     }
 }
 
 impl Pupil {
     /// Writes the estimates of a job into its view for decisions.
-    pub(super) fn update_view(&self, job: &WorkloadJob, ledger: &Ledger, view: &mut JobView) {
-        ledger.belief(&job.category, &self.lessons).write(view);
+    pub(super) fn update_view(&self, job: &WorkloadJob, history: &History, view: &mut JobView) {
+        history.estimate(&job.category, &self.samples).write(view);
     }
 }
 
@@ -94,16 +94,16 @@ mod tests {
     fn what_one_job_shows_is_believed_of_the_next_of_its_kind_only() {
         let workload = workload();
         let [a, b, c] = &workload.jobs[..] else { panic!("three jobs") };
-        let (learner, mut ledger) = (Learner::new(&workload.cluster, Micros::from_secs(30)), Ledger::default());
+        let (learner, mut history) = (Learner::new(&workload.cluster, Micros::from_secs(30)), History::default());
         let mut pupil = learner.meet(a, Some(a.work));
-        let view = |ledger: &Ledger, job: &WorkloadJob, pupil: &Pupil| {
+        let view = |history: &History, job: &WorkloadJob, pupil: &Pupil| {
             let mut view = JobView::waiting("x", 1, 4, 8, Micros::ZERO);
-            pupil.update_view(job, ledger, &mut view);
+            pupil.update_view(job, history, &mut view);
             view
         };
         // In thousandths, rounded: estimates go through times per unit.
         let milli = |view: &JobView, gpus| (view.speeds.home().unwrap().1.at(gpus).0 + 500_000) / 1_000_000;
-        let first = view(&ledger, a, &pupil);
+        let first = view(&history, a, &pupil);
         assert_eq!((milli(&first, 4), milli(&first, 8)), (4000, 6800), "linear up to a node, less beyond");
         assert_eq!((first.remaining, first.restart_cost, first.tried), (None, Micros::from_secs(60), Some(0)));
         // It runs on 1 and then on 4 GPUs.
@@ -111,15 +111,15 @@ mod tests {
         for (gpus, until) in [(1, 50), (4, 100)] {
             live.hold(Grant::of(GpuType(0), gpus), a.speed(GpuType(0), gpus), live.counted, Micros::ZERO);
             live.advance(Micros::from_secs(until));
-            learner.hear(a, &live, &mut pupil, &mut ledger);
+            learner.hear(a, &live, &mut pupil, &mut history);
         }
-        let own = view(&ledger, a, &pupil);
+        let own = view(&history, a, &pupil);
         assert_eq!(milli(&own, 4), 2000);
         assert_eq!(own.remaining, Some(Micros::from_secs(50)));
-        let like = view(&ledger, b, &learner.meet(b, Some(b.work)));
+        let like = view(&history, b, &learner.meet(b, Some(b.work)));
         assert_eq!((milli(&like, 4), like.tried), (2000, Some(4)));
         assert_eq!((like.remaining, like.restart_cost), (Some(Micros::from_secs(200)), Micros::from_secs(30)));
-        let other = view(&ledger, c, &learner.meet(c, Some(c.work)));
+        let other = view(&history, c, &learner.meet(c, Some(c.work)));
         assert_eq!((other.remaining, other.tried), (None, Some(0)));
     }
 
@@ -127,12 +127,12 @@ mod tests {
     fn an_estimate_that_was_outlived_is_doubled() {
         let workload = workload();
         let a = &workload.jobs[0];
-        let (learner, mut ledger) = (Learner::new(&workload.cluster, Micros::ZERO), Ledger::default());
+        let (learner, mut history) = (Learner::new(&workload.cluster, Micros::ZERO), History::default());
         let mut pupil = learner.meet(a, Some(Work(UNIT.0 * 10)));
         let mut live = Live::new(a.work, Micros::ZERO);
         live.hold(Grant::of(GpuType(0), 1), Speed::ONE, Micros::ZERO, Micros::ZERO);
         live.advance(Micros::from_secs(25));
-        learner.hear(a, &live, &mut pupil, &mut ledger);
-        assert_eq!(pupil.lessons.progress.left(), Some(15));
+        learner.hear(a, &live, &mut pupil, &mut history);
+        assert_eq!(pupil.samples.progress.left(), Some(15));
     }
 }

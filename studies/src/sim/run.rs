@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scheduler::placement::PlacementError;
-use scheduler::scheduling::{self, Ledger};
+use scheduler::scheduling::{self, History};
 use scheduler::{Grant, JobView, Micros, Policy, PolicyInput, Speed};
 
 use super::clock;
@@ -66,9 +66,9 @@ struct Entry {
     live: Live,
     /// Time of its end, if it holds GPUs and nothing changes.
     end: Micros,
-    /// The work it is believed to have had at first.
+    /// Its work as estimated at submission.
     estimate: Option<Work>,
-    /// Learnt values of the job, where speeds are learnt.
+    /// Speed samples of the job, where speeds are learnt.
     pupil: Option<Pupil>,
 }
 
@@ -96,7 +96,7 @@ struct Simulation<'a> {
     /// Nodes of jobs, where the scheduler decides on a cluster.
     on: Held,
     /// Knowledge kept between decisions.
-    ledger: Ledger,
+    history: History,
     /// Time at which the policy is run again.
     wake: Micros,
     /// Start of the next round, in a study with rounds.
@@ -126,7 +126,7 @@ impl<'a> Simulation<'a> {
                 .then(|| Learner::new(&workload.cluster, settings.restart_cost)),
             floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
             on: Held::default(),
-            ledger: Ledger::default(),
+            history: History::default(),
             wake: Micros::MAX,
             round: Micros::MAX,
             records: vec![None; workload.jobs.len()],
@@ -200,7 +200,7 @@ impl<'a> Simulation<'a> {
             let (Some(entry), Ok(i)) = (self.live.get_mut(&place), self.places.binary_search(&place)) else { continue };
             entry.live.advance(now);
             if let (Some(learner), Some(pupil)) = (&self.learner, &mut entry.pupil) {
-                learner.hear(&self.workload.jobs[place], &entry.live, pupil, &mut self.ledger);
+                learner.hear(&self.workload.jobs[place], &entry.live, pupil, &mut self.history);
             }
             if end <= now {
                 ended.push(i);
@@ -222,7 +222,7 @@ impl<'a> Simulation<'a> {
         let Some(Entry { live, estimate, .. }) = self.live.remove(&place) else { return };
         let job = &self.workload.jobs[place];
         let guess = estimate.filter(|_| self.settings.knowledge.sizes.is_guess());
-        self.ledger.ended(&job.key, guess.map(|estimate| (estimate.serial().0, job.work.serial().0)));
+        self.history.record_end(&job.key, guess.map(|estimate| (estimate.serial().0, job.work.serial().0)));
         self.held -= live.held.gpus;
         self.on.forget(&job.key);
         self.records[place] = Some(JobRecord {
@@ -294,12 +294,12 @@ impl<'a> Simulation<'a> {
         if self.learner.is_some() {
             for ((place, entry), view) in self.live.iter().zip(&mut self.views) {
                 if let Some(pupil) = &entry.pupil {
-                    pupil.update_view(&self.workload.jobs[*place], &self.ledger, view);
+                    pupil.update_view(&self.workload.jobs[*place], &self.history, view);
                 }
             }
         }
         if self.settings.knowledge.sizes.is_guess() {
-            let doubt = self.ledger.doubt();
+            let doubt = self.history.doubt();
             self.views.iter_mut().for_each(|view| view.doubt = doubt);
         }
         let wake = match &self.settings.setup {
@@ -321,7 +321,7 @@ impl<'a> Simulation<'a> {
     /// Asks the policy alone. Returns the time at which it wants to be asked again.
     fn ask_policy(&mut self) -> Result<Option<Micros>, Error> {
         let input = PolicyInput { now: self.now, capacity: &self.capacity, jobs: &self.views };
-        let allocation = scheduling::ask(self.policy, input, &mut self.ledger.memory)?;
+        let allocation = scheduling::ask(self.policy, input, &mut self.history.memory)?;
         if let Some(refusal) = allocation.refused.into_iter().next() {
             return Err(Error::Refused { policy: self.policy.name().to_owned(), refusal });
         }
@@ -336,15 +336,15 @@ impl<'a> Simulation<'a> {
                 self.hold(i, grant);
             }
         }
-        Ok(self.policy.wake(self.now, &self.views, &self.ledger.memory))
+        Ok(self.policy.wake(self.now, &self.views, &self.history.memory))
     }
 
     /// Asks the scheduler for a decision. Returns the time at which it wants to be asked again.
     fn ask_scheduler(&mut self, office: &Office) -> Result<Option<Micros>, Error> {
         let jobs: Vec<(&WorkloadJob, &JobView)> =
             self.places.iter().map(|&place| &self.workload.jobs[place]).zip(&self.views).collect();
-        let decision = self.on.ask(office, &self.ledger, self.now, &jobs)?;
-        self.ledger.apply(&decision.memory);
+        let decision = self.on.ask(office, &self.history, self.now, &jobs)?;
+        self.history.apply(&decision.memory);
         for (i, target) in decision.targets.into_iter().enumerate() {
             let place = self.places[i];
             let job = &self.workload.jobs[place];

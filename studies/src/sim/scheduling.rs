@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::id::Text;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{
-    self, Belief, Claim, Decision, Fixed, Ledger, QueueSnapshot, Sizes, Snapshot, Target, Usage,
+    self, Claim, Decision, Fixed, History, QueueSnapshot, Sizes, Snapshot, SpeedEstimate, Target, Usage,
 };
 use scheduler::{Grant, JobView, Micros};
 
@@ -57,13 +57,13 @@ impl Held {
     pub(super) fn ask(
         &self,
         office: &Office,
-        ledger: &Ledger,
+        history: &History,
         now: Micros,
         jobs: &[(&WorkloadJob, &JobView)],
     ) -> Result<Decision, scheduling::Error> {
-        let beliefs: Vec<Belief> = jobs.iter().map(|(_, view)| belief(view)).collect();
-        let claim = |((job, view), belief)| self.claim(office.workers(job), view, belief);
-        let claims: Vec<Claim<'_>> = jobs.iter().copied().zip(&beliefs).map(claim).collect();
+        let estimates: Vec<SpeedEstimate> = jobs.iter().map(|(_, view)| estimate(view)).collect();
+        let claim = |((job, view), estimate)| self.claim(office.workers(job), view, estimate);
+        let claims: Vec<Claim<'_>> = jobs.iter().copied().zip(&estimates).map(claim).collect();
         let snapshot = Snapshot {
             now,
             nodes: &office.nodes,
@@ -74,10 +74,10 @@ impl Held {
             packing: office.packing,
             wake: None,
         };
-        scheduling::decide(ledger, &snapshot)
+        scheduling::decide(history, &snapshot)
     }
 
-    fn claim<'a>(&'a self, workers: Workers, view: &'a JobView, belief: &'a Belief) -> Claim<'a> {
+    fn claim<'a>(&'a self, workers: Workers, view: &'a JobView, estimate: &'a SpeedEstimate) -> Claim<'a> {
         let of = |gpus: u32| gpus / workers.width.max(1);
         Claim {
             id: &view.id,
@@ -95,7 +95,7 @@ impl Held {
                 since: view.since,
                 changed: self.changed.get(&view.id).copied(),
             },
-            belief,
+            estimate,
             held: self.on.get(&view.id).map_or(&[], Vec::as_slice),
             fixed: Fixed::No,
             avoid: &[],
@@ -129,8 +129,8 @@ impl Held {
 }
 
 /// What decisions know of a job.
-fn belief(view: &JobView) -> Belief {
-    Belief {
+fn estimate(view: &JobView) -> SpeedEstimate {
+    SpeedEstimate {
         speeds: view.speeds.clone(),
         remaining: view.remaining,
         expected: view.expected,

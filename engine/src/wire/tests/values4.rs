@@ -145,7 +145,7 @@ fn report() -> QueueReport {
         pending: 2,
         usage: BTreeMap::from([("nvidia.com/gpu".into(), 5)]),
         waiting: vec![waiting],
-        lessons: vec![],
+        speed_samples: vec![],
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Config, Coordination, Demand, Event, Fact, JobFact, JobSpec, Kind, LabelSelector, Lesson, Measurement,
-    Measurements, Mirror, Progress, QueueReport, QueueSelector, QuotaFact, ResourceVersion, Timestamp, UserCounts,
+    Config, Coordination, Demand, Event, Fact, JobFact, JobSpec, Kind, LabelSelector, Measurement, Measurements,
+    Mirror, Progress, QueueReport, QueueSelector, QuotaFact, ResourceVersion, SpeedSample, Timestamp, UserCounts,
 };
 use scheduler::queues::{QueueLoad, Turns};
 
@@ -56,8 +56,8 @@ fn progress() -> Progress {
     Progress { done: 8, total: Some(60), sizes: sizes() }
 }
 
-fn lesson() -> Lesson {
-    Lesson {
+fn sample() -> SpeedSample {
+    SpeedSample {
         category: "ns/c".into(),
         resource: "nvidia.com/gpu".into(),
         jobs: vec!["u1".into()],
@@ -67,7 +67,7 @@ fn lesson() -> Lesson {
 }
 
 fn report() -> QueueReport {
-    QueueReport { lessons: vec![lesson()], ..QueueReport::default() }
+    QueueReport { speed_samples: vec![sample()], ..QueueReport::default() }
 }
 
 fn demand() -> Demand {
@@ -97,7 +97,7 @@ pub(super) fn facts() -> Vec<Fact> {
     let job = |progress| Fact::Job(Box::new(JobFact { progress: Some(Box::new(progress)), ..bare.clone() }));
     let mirrors = [
         Mirror { dequeued_at: Some(Timestamp(8)), ..values::mirror() },
-        Mirror { learnt: vec![lesson()], ..values::mirror() },
+        Mirror { speed_samples: vec![sample()], ..values::mirror() },
     ];
     facts.extend(mirrors.map(|mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }))));
     facts.extend([job(progress()), job(Progress::default())]);
@@ -145,7 +145,7 @@ pub(crate) fn state() -> State {
         dequeued_at: Some(Timestamp(8)),
         valid: Some(Arc::new(spec_fact(JobSpec { demand: Some(demand), ..coordinated }))),
         progress: Some(Box::new(progress())),
-        learnt: vec![lesson()],
+        speed_samples: vec![sample()],
         ..Job::default()
     };
     let mut state =

@@ -8,7 +8,7 @@ use serde_with::serde_as;
 
 use super::autoscaler::{Autoscaled, Scaling};
 use super::job::NodeRefusal;
-use super::progress::Lesson;
+use super::progress::SpeedSample;
 use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, ShareLoss, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
@@ -275,9 +275,9 @@ pub(crate) struct Mirror {
     failed_starts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_after: Option<Timestamp>,
-    #[serde_as(as = "Vec<Lesson>")]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    learnt: Vec<model::Lesson>,
+    #[serde_as(as = "Vec<SpeedSample>")]
+    #[serde(rename = "learnt", default, skip_serializing_if = "Vec::is_empty")]
+    speed_samples: Vec<model::SpeedSample>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     dequeued_at: Option<Timestamp>,
     #[serde_as(as = "Option<Box<Scaling>>")]

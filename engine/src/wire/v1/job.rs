@@ -10,7 +10,7 @@ use serde_with::{Seq, serde_as};
 use super::autoscaler::JobAutoscaler;
 use super::event::{CauseKind, Decision, EndRequest, Phase};
 use super::fact::{Milestone, NodeFact, ObjectRef, Outcome, OwnedFact, PodFact, ReportedEnd, SpecFact};
-use super::progress::{Lesson, Progress};
+use super::progress::{Progress, SpeedSample};
 use super::share::{Charge, QueueReport, Share, ShareLoss, Usage, UserCounts};
 use super::spec::OwnedRef;
 use super::{forms, is_default};
@@ -127,9 +127,9 @@ pub(crate) struct Job {
     #[serde_as(as = "Option<Box<Progress>>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Box<model::Progress>>,
-    #[serde_as(as = "Vec<Lesson>")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    learnt: Vec<model::Lesson>,
+    #[serde_as(as = "Vec<SpeedSample>")]
+    #[serde(rename = "learnt", skip_serializing_if = "Vec::is_empty")]
+    speed_samples: Vec<model::SpeedSample>,
     #[serde_as(as = "UserCounts")]
     #[serde(skip_serializing_if = "is_default")]
     users: model::UserCounts,

@@ -1,4 +1,4 @@
-//! Forms of progress and of what was learnt from it.
+//! Forms of progress and of speed samples.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::forms;
 forms! {
     Measurement: model::Measurement,
     Progress: model::Progress,
-    Lesson: model::Lesson,
+    SpeedSample: model::SpeedSample,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -35,8 +35,8 @@ pub(super) struct Progress {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Lesson")]
-pub(super) struct Lesson {
+#[serde(remote = "model::SpeedSample")]
+pub(super) struct SpeedSample {
     category: Text,
     resource: Text,
     jobs: Vec<Uid>,

@@ -6,7 +6,7 @@ use serde_with::serde_as;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::namespaces::Namespaces;
-use super::progress::Lesson;
+use super::progress::SpeedSample;
 use super::{forms, is_default};
 
 forms! {
@@ -287,9 +287,9 @@ pub(super) struct QueueReport {
     #[serde_as(as = "Vec<WaitingJob>")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<model::WaitingJob>,
-    #[serde_as(as = "Vec<Lesson>")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    lessons: Vec<model::Lesson>,
+    #[serde_as(as = "Vec<SpeedSample>")]
+    #[serde(rename = "lessons", skip_serializing_if = "Vec::is_empty")]
+    speed_samples: Vec<model::SpeedSample>,
 }
 
 #[derive(Serialize, Deserialize)]

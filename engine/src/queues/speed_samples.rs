@@ -1,14 +1,14 @@
-//! Lessons: speeds that jobs report, and those that jobs which have ended taught their queue.
+//! Keeps speed samples: those that live jobs report, and those of ended jobs, which their queue keeps.
 //!
 //! Owns the category of a job, how much a queue keeps, and the estimates that follow for a job. A live job's report stands on its
-//! object; a lesson moves to the queue's object when its job ends, so that each counts once. Must not decide. Tests: at the end of
+//! object. It becomes a sample on the queue's object when the job ends, so that each counts once. Must not decide. Tests: at the end of
 //! this file, and the scenarios `progress-*`.
 
 use std::collections::BTreeMap;
 
-use model::{JobKey, Lesson, Measurements, Progress, Text, Timestamp, Uid};
+use model::{JobKey, Measurements, Progress, SpeedSample, Text, Timestamp, Uid};
 use scheduler::learning::{Measured, Report};
-use scheduler::scheduling::{Belief, Lessons};
+use scheduler::scheduling::{SpeedEstimate, SpeedSamples};
 use scheduler::{GpuType, Micros, Speeds};
 
 use super::ROOT;
@@ -16,14 +16,14 @@ use super::holder::Holder;
 use crate::job::Job;
 use crate::state::State;
 
-/// Lessons that a queue keeps; the one that was taught longest ago goes first.
-const MAX_LESSONS: usize = 64;
-/// Numbers of GPUs that a lesson keeps; the one with the fewest units goes first.
+/// Number of samples that a queue keeps; the oldest is dropped first.
+const MAX_SAMPLES: usize = 64;
+/// Numbers of GPUs that a sample keeps; the one with the fewest units is dropped first.
 const MAX_SIZES: usize = 8;
-/// Jobs that a lesson names.
+/// Number of jobs that a sample names.
 const MAX_JOBS: usize = 8;
 
-/// Subject of lessons: queue, category and resource.
+/// Key of samples: queue, category and resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
     queue: Text,
@@ -31,18 +31,19 @@ struct Subject {
     resource: Text,
 }
 
-/// Report of a live job, with what it teaches.
+/// Report of a live job, with the key of the sample that it becomes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Reported {
     subject: Subject,
     progress: Progress,
 }
 
-/// Reports of live jobs, and lessons that queues were not told of yet. Derived from jobs; the lessons last until the end of a turn.
+/// Reports of live jobs, and pending samples: those that no record has added to a queue yet. Derived from jobs. Pending samples last
+/// until the end of a turn.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Learning {
     reports: BTreeMap<JobKey, Reported>,
-    untold: Vec<(Uid, Reported)>,
+    pending: Vec<(Uid, Reported)>,
 }
 
 /// Consequence of a change of a job for decisions.
@@ -50,8 +51,8 @@ pub(crate) struct Learning {
 pub(super) struct News {
     /// Set if targets may follow from it: a number of GPUs was measured first, or the work in all became another.
     pub(super) speeds: bool,
-    /// Set if a queue is to be told of a lesson.
-    pub(super) lesson: bool,
+    /// Set if a sample is pending for a queue.
+    pub(super) sample: bool,
 }
 
 impl Reported {
@@ -97,66 +98,66 @@ impl Learning {
         let new = job.and_then(|job| Reported::of(key, job));
         if has_ended {
             let last = self.reports.remove(key).map(|before| new.unwrap_or(before));
-            let lesson = last.filter(|last| is_queue(&last.subject.queue) && !last.progress.sizes.is_empty());
-            let is_lesson = lesson.is_some();
-            self.untold.extend(lesson.map(|lesson| (key.uid.clone(), lesson)));
-            return News { speeds: false, lesson: is_lesson };
+            let sample = last.filter(|last| is_queue(&last.subject.queue) && !last.progress.sizes.is_empty());
+            let is_sample = sample.is_some();
+            self.pending.extend(sample.map(|sample| (key.uid.clone(), sample)));
+            return News { speeds: false, sample: is_sample };
         }
         let Some(new) = new.filter(|new| self.reports.get(key) != Some(new)) else { return News::default() };
         let speeds = self.reports.get(key).is_none_or(|before| !before.speeds_like(&new));
         self.reports.insert(key.clone(), new);
-        News { speeds, lesson: false }
+        News { speeds, sample: false }
     }
 
-    /// Returns the lessons that a queue was not told of yet.
-    pub(super) fn untold(&self, queue: &str, at: Timestamp) -> Vec<Lesson> {
-        let of_queue = self.untold.iter().filter(|(_, reported)| &*reported.subject.queue == queue);
-        let lesson = |(job, Reported { subject, progress }): &(Uid, Reported)| {
+    /// Returns the pending samples of a queue.
+    pub(super) fn pending_samples(&self, queue: &str, at: Timestamp) -> Vec<SpeedSample> {
+        let of_queue = self.pending.iter().filter(|(_, reported)| &*reported.subject.queue == queue);
+        let sample = |(job, Reported { subject, progress }): &(Uid, Reported)| {
             let Subject { category, resource, .. } = subject.clone();
-            Lesson { category, resource, jobs: vec![job.clone()], at, sizes: progress.sizes.clone() }
+            SpeedSample { category, resource, jobs: vec![job.clone()], at, sizes: progress.sizes.clone() }
         };
-        of_queue.map(lesson).collect()
+        of_queue.map(sample).collect()
     }
 
-    /// Notes that queues were told of all lessons.
-    pub(super) fn told(&mut self) {
-        self.untold.clear();
+    /// Drops the pending samples: a record holds them.
+    pub(super) fn mark_reported(&mut self) {
+        self.pending.clear();
     }
 }
 
-/// Adds lessons to what a queue knows.
-pub(crate) fn add_all(learnt: &mut Vec<Lesson>, lessons: &[Lesson]) {
-    for lesson in lessons {
-        add(learnt, lesson);
+/// Adds samples to those of a queue.
+pub(crate) fn add_all(samples: &mut Vec<SpeedSample>, new: &[SpeedSample]) {
+    for sample in new {
+        add(samples, sample);
     }
-    while learnt.len() > MAX_LESSONS {
-        let oldest = (0..learnt.len()).min_by_key(|n| learnt.get(*n).map(|lesson| lesson.at)).unwrap_or_default();
-        learnt.remove(oldest);
+    while samples.len() > MAX_SAMPLES {
+        let oldest = (0..samples.len()).min_by_key(|n| samples.get(*n).map(|sample| sample.at)).unwrap_or_default();
+        samples.remove(oldest);
     }
 }
 
-/// Adds a lesson, in the order of categories and resources.
-fn add(learnt: &mut Vec<Lesson>, lesson: &Lesson) {
-    let subject = |lesson: &Lesson| (lesson.category.clone(), lesson.resource.clone());
-    match learnt.binary_search_by_key(&subject(lesson), subject) {
+/// Adds a sample, in the order of categories and resources.
+fn add(samples: &mut Vec<SpeedSample>, sample: &SpeedSample) {
+    let subject = |sample: &SpeedSample| (sample.category.clone(), sample.resource.clone());
+    match samples.binary_search_by_key(&subject(sample), subject) {
         Ok(n) => {
-            let Some(known) = learnt.get_mut(n) else { return };
-            if lesson.jobs.iter().any(|job| known.jobs.contains(job)) {
+            let Some(known) = samples.get_mut(n) else { return };
+            if sample.jobs.iter().any(|job| known.jobs.contains(job)) {
                 return;
             }
-            known.jobs.extend(lesson.jobs.iter().cloned());
+            known.jobs.extend(sample.jobs.iter().cloned());
             let old = known.jobs.len().saturating_sub(MAX_JOBS);
             known.jobs.drain(..old);
-            known.at = known.at.max(lesson.at);
-            for (gpus, measurement) in &lesson.sizes {
+            known.at = known.at.max(sample.at);
+            for (gpus, measurement) in &sample.sizes {
                 known.sizes.entry(*gpus).or_default().add(*measurement);
             }
             shorten(&mut known.sizes);
         }
         Err(n) => {
-            let mut new = lesson.clone();
+            let mut new = sample.clone();
             shorten(&mut new.sizes);
-            learnt.insert(n, new);
+            samples.insert(n, new);
         }
     }
 }
@@ -185,8 +186,8 @@ impl<'a> Known<'a> {
             record(subjects.entry(subject).or_default(), gpu_type, sizes);
         };
         for (name, (key, _)) in &queues.objects {
-            for lesson in state.jobs.live(key).into_iter().flat_map(|job| &job.learnt) {
-                let Lesson { category, resource, jobs: _, at: _, sizes } = lesson.clone();
+            for sample in state.jobs.live(key).into_iter().flat_map(|job| &job.speed_samples) {
+                let SpeedSample { category, resource, jobs: _, at: _, sizes } = sample.clone();
                 record(Subject { queue: name.clone(), category, resource }, &sizes);
             }
         }
@@ -197,24 +198,24 @@ impl<'a> Known<'a> {
     }
 
     /// Returns the estimates of a job. Where nothing was measured they are those of a job of which nothing is known.
-    pub(super) fn belief(&self, key: &JobKey, holder: &Holder, gpu_type: GpuType, prior: Speeds) -> Belief {
+    pub(super) fn estimate(&self, key: &JobKey, holder: &Holder, gpu_type: GpuType, prior: Speeds) -> SpeedEstimate {
         let subject = Subject {
             queue: Text::from(holder.queue()),
             category: holder.category.clone(),
             resource: holder.resource.clone(),
         };
         let measured = self.subjects.get(&subject).filter(|measured| !measured.is_empty());
-        let Some(measured) = measured else { return Belief { speeds: prior, ..Belief::default() } };
+        let Some(measured) = measured else { return SpeedEstimate { speeds: prior, ..SpeedEstimate::default() } };
         let progress = self.reports.get(key).map(|reported| &reported.progress);
         let total = progress.and_then(|progress| progress.total);
-        let mut lessons = Lessons::new(prior, holder.units.or(total));
+        let mut samples = SpeedSamples::new(prior, holder.units.or(total));
         if let Some(progress) = progress {
-            lessons.progress.total = total.or(holder.units);
-            lessons.progress.done = progress.done;
-            record(&mut lessons.progress.measured, gpu_type, &progress.sizes);
+            samples.progress.total = total.or(holder.units);
+            samples.progress.done = progress.done;
+            record(&mut samples.progress.measured, gpu_type, &progress.sizes);
         }
-        lessons.correct_total();
-        lessons.belief(measured, None)
+        samples.correct_total();
+        samples.estimate(measured, None)
     }
 }
 
@@ -231,10 +232,10 @@ mod tests {
 
     use super::*;
 
-    /// A lesson of a job whose uid is the time.
-    fn lesson(category: &str, at: u64, sizes: &[(u32, u64)]) -> Lesson {
+    /// Returns a sample of a job whose uid is the time.
+    fn sample(category: &str, at: u64, sizes: &[(u32, u64)]) -> SpeedSample {
         let sizes = sizes.iter().map(|(gpus, units)| (*gpus, Measurement { units: *units, took_ms: *units }));
-        Lesson {
+        SpeedSample {
             category: category.into(),
             resource: "nvidia.com/gpu".into(),
             jobs: vec![Uid::from(&*at.to_string())],
@@ -263,26 +264,26 @@ mod tests {
     }
 
     #[test]
-    fn lessons_of_a_category_add_up() {
-        let mut learnt = Vec::new();
-        add_all(&mut learnt, &[lesson("b", 5, &[(2, 3)]), lesson("a", 4, &[(1, 1)])]);
-        add_all(&mut learnt, &[lesson("b", 2, &[(2, 4), (4, 1)])]);
+    fn samples_of_a_category_add_up() {
+        let mut samples = Vec::new();
+        add_all(&mut samples, &[sample("b", 5, &[(2, 3)]), sample("a", 4, &[(1, 1)])]);
+        add_all(&mut samples, &[sample("b", 2, &[(2, 4), (4, 1)])]);
         let jobs = vec!["5".into(), "2".into()];
-        let both = Lesson { jobs, ..lesson("b", 5, &[(2, 7), (4, 1)]) };
-        assert_eq!(learnt, [lesson("a", 4, &[(1, 1)]), both.clone()]);
-        add_all(&mut learnt, &[lesson("b", 2, &[(2, 4)])]);
-        assert_eq!(learnt[1], both, "a job teaches once");
+        let both = SpeedSample { jobs, ..sample("b", 5, &[(2, 7), (4, 1)]) };
+        assert_eq!(samples, [sample("a", 4, &[(1, 1)]), both.clone()]);
+        add_all(&mut samples, &[sample("b", 2, &[(2, 4)])]);
+        assert_eq!(samples[1], both, "a job counts once");
     }
 
     #[test]
-    fn a_queue_keeps_the_newest_lessons_and_the_sizes_with_most_units() {
-        let mut learnt = Vec::new();
+    fn a_queue_keeps_the_newest_samples_and_the_sizes_with_most_units() {
+        let mut samples = Vec::new();
         for n in 0..70 {
-            add_all(&mut learnt, &[lesson(&format!("c{n:02}"), n, &[(1, 1)])]);
+            add_all(&mut samples, &[sample(&format!("c{n:02}"), n, &[(1, 1)])]);
         }
-        assert_eq!((learnt.len(), &*learnt[0].category), (MAX_LESSONS, "c06"));
+        assert_eq!((samples.len(), &*samples[0].category), (MAX_SAMPLES, "c06"));
         let sizes: Vec<(u32, u64)> = (1..=10).map(|gpus| (gpus, u64::from(20_u32.saturating_sub(gpus)))).collect();
-        add_all(&mut learnt, &[lesson("c06", 99, &sizes)]);
-        assert_eq!(learnt[0].sizes.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        add_all(&mut samples, &[sample("c06", 99, &sizes)]);
+        assert_eq!(samples[0].sizes.keys().copied().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
     }
 }

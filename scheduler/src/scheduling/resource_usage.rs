@@ -1,7 +1,7 @@
-//! Use of each queue and cohort, and what is left to each within all limits up to the root.
+//! Adds up the GPUs in use of each queue and cohort, and what is left to each within all limits up to the root.
 //!
-//! One account per queue or cohort and GPU type. Each first uses what it does not lend; what it uses beyond counts in its cohort,
-//! which holds what its members lend. So one sum per account keeps all limits at once. Decides nothing. Tests: at the end of
+//! One sum per queue or cohort and GPU type. Each first uses what it does not lend; what it uses beyond counts in its cohort,
+//! which holds what its members lend. So these sums keep all limits at once. Decides nothing. Tests: at the end of
 //! this file.
 
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use crate::units::GpuType;
 /// Quota of a queue without one: more GPUs than any snapshot has.
 const UNLIMITED: u64 = u32::MAX as u64;
 
-/// Account of one queue or cohort for one GPU type.
+/// GPUs of one type in use by one queue or cohort.
 #[derive(Debug, Clone, Copy, Default)]
-struct Account {
+struct QueueUsage {
     parent: Option<usize>,
     /// GPUs of its own, with what its members lend.
     quota: u64,
@@ -26,25 +26,25 @@ struct Account {
     used: u64,
 }
 
-impl Account {
-    /// Use that counts in the cohort.
+impl QueueUsage {
+    /// Returns the GPUs that count in the cohort.
     fn beyond(&self) -> u64 {
         self.used.saturating_sub(self.kept)
     }
 }
 
-/// The accounts.
+/// GPUs in use by queue and type, with the limits of each queue.
 #[derive(Debug, Clone, Default)]
-pub struct Books {
-    accounts: BTreeMap<GpuType, Vec<Account>>,
+pub struct ResourceUsage {
+    queues: BTreeMap<GpuType, Vec<QueueUsage>>,
 }
 
-impl Books {
-    /// Opens accounts for the types of `pools`.
+impl ResourceUsage {
+    /// Returns the usage of queues that use nothing, for the types of `pools`.
     pub fn new(queues: &[QueueSnapshot], pools: &Pools) -> Self {
         let order = members_first(queues);
         let open = |gpu_type: GpuType| {
-            let mut accounts: Vec<Account> = vec![Account::default(); queues.len()];
+            let mut usages: Vec<QueueUsage> = vec![QueueUsage::default(); queues.len()];
             let mut lent = vec![0_u64; queues.len()];
             for &(place, parent) in &order {
                 let Some(queue) = queues.get(place) else { continue };
@@ -55,40 +55,40 @@ impl Books {
                 let lends = own.map_or(0, |own| own.lending.map_or(quota, |lending| quota.min(lending.into())));
                 let lends = if parent.is_some() { lends } else { quota };
                 let borrowing = own.map_or(0, |own| own.borrowing.into());
-                if let Some(account) = accounts.get_mut(place) {
-                    *account = Account { parent, quota, kept: quota.saturating_sub(lends), borrowing, used: 0 };
+                if let Some(queue) = usages.get_mut(place) {
+                    *queue = QueueUsage { parent, quota, kept: quota.saturating_sub(lends), borrowing, used: 0 };
                 }
                 if let Some(sum) = parent.and_then(|parent| lent.get_mut(parent)) {
                     *sum = sum.saturating_add(lends);
                 }
             }
-            accounts
+            usages
         };
-        Self { accounts: pools.keys().map(|&gpu_type| (gpu_type, open(gpu_type))).collect() }
+        Self { queues: pools.keys().map(|&gpu_type| (gpu_type, open(gpu_type))).collect() }
     }
 
-    fn account(&self, queue: usize, gpu_type: GpuType) -> Option<&Account> {
-        self.accounts.get(&gpu_type)?.get(queue)
+    fn usage_of(&self, queue: usize, gpu_type: GpuType) -> Option<&QueueUsage> {
+        self.queues.get(&gpu_type)?.get(queue)
     }
 
     /// Returns the GPUs that a queue uses; of a cohort, those that its members use beyond what they keep.
     pub(super) fn used(&self, queue: usize, gpu_type: GpuType) -> u64 {
-        self.account(queue, gpu_type).map_or(0, |account| account.used)
+        self.usage_of(queue, gpu_type).map_or(0, |queue| queue.used)
     }
 
     /// Returns the number of GPUs that a queue may use more, within all limits.
     pub fn left(&self, queue: usize, gpu_type: GpuType) -> u32 {
-        let left = self.account(queue, gpu_type).map_or(0, |account| self.left_of(account, gpu_type));
+        let left = self.usage_of(queue, gpu_type).map_or(0, |queue| self.left_of(queue, gpu_type));
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 
-    fn left_of(&self, account: &Account, gpu_type: GpuType) -> u64 {
-        let parent = account.parent.and_then(|parent| self.account(parent, gpu_type));
-        let Some(parent) = parent else { return account.quota.saturating_sub(account.used) };
-        let own = account.kept.saturating_sub(account.used);
+    fn left_of(&self, queue: &QueueUsage, gpu_type: GpuType) -> u64 {
+        let parent = queue.parent.and_then(|parent| self.usage_of(parent, gpu_type));
+        let Some(parent) = parent else { return queue.quota.saturating_sub(queue.used) };
+        let own = queue.kept.saturating_sub(queue.used);
         // Of what the cohort holds a member may use what it lent itself, and what it may borrow.
-        let most = account.quota.saturating_sub(account.kept).saturating_add(account.borrowing);
-        let more = most.saturating_sub(account.beyond());
+        let most = queue.quota.saturating_sub(queue.kept).saturating_add(queue.borrowing);
+        let more = most.saturating_sub(queue.beyond());
         own.saturating_add(more.min(self.left_of(parent, gpu_type)))
     }
 
@@ -103,18 +103,18 @@ impl Books {
     }
 
     fn change(&mut self, queue: usize, gpu_type: GpuType, change: impl Fn(u64) -> u64) {
-        let Some(accounts) = self.accounts.get_mut(&gpu_type) else { return };
-        let Some(account) = accounts.get_mut(queue) else { return };
-        let before = account.beyond();
-        account.used = change(account.used);
-        let (mut before, mut after, mut next) = (before, account.beyond(), account.parent);
+        let Some(usages) = self.queues.get_mut(&gpu_type) else { return };
+        let Some(queue) = usages.get_mut(queue) else { return };
+        let before = queue.beyond();
+        queue.used = change(queue.used);
+        let (mut before, mut after, mut next) = (before, queue.beyond(), queue.parent);
         // Members stand before their cohorts, so this ends at the root.
-        while let Some(account) = next.and_then(|place| accounts.get_mut(place))
+        while let Some(queue) = next.and_then(|place| usages.get_mut(place))
             && before != after
         {
-            let was = account.beyond();
-            account.used = account.used.saturating_add(after).saturating_sub(before);
-            (before, after, next) = (was, account.beyond(), account.parent);
+            let was = queue.beyond();
+            queue.used = queue.used.saturating_add(after).saturating_sub(before);
+            (before, after, next) = (was, queue.beyond(), queue.parent);
         }
     }
 }
@@ -153,8 +153,8 @@ mod tests {
         QueueSnapshot { name: name.into(), parent, quota, weight: 1, priority: 0, settings: None }
     }
 
-    fn books(queues: &[QueueSnapshot]) -> Books {
-        Books::new(queues, &[(TYPE, 100)].into())
+    fn usage(queues: &[QueueSnapshot]) -> ResourceUsage {
+        ResourceUsage::new(queues, &[(TYPE, 100)].into())
     }
 
     #[test]
@@ -165,16 +165,16 @@ mod tests {
             queue("a", Some(0), quota(10, 6, None)),
             queue("b", Some(0), quota(10, 0, Some(4))),
         ];
-        let mut books = books(&queues);
-        assert_eq!([1, 2].map(|q| books.left(q, TYPE)), [14, 10]);
-        books.charge(1, TYPE, 14);
-        assert_eq!([1, 2].map(|q| books.left(q, TYPE)), [0, 6], "four of b are out");
-        books.release(1, TYPE, 4);
-        books.charge(2, TYPE, 8);
-        assert_eq!([1, 2].map(|q| books.left(q, TYPE)), [2, 2]);
-        books.release(2, TYPE, 8);
-        books.charge(1, TYPE, 90);
-        assert_eq!([1, 2].map(|q| books.left(q, TYPE)), [0, 6], "beyond all limits: b keeps what it does not lend");
+        let mut usage = usage(&queues);
+        assert_eq!([1, 2].map(|q| usage.left(q, TYPE)), [14, 10]);
+        usage.charge(1, TYPE, 14);
+        assert_eq!([1, 2].map(|q| usage.left(q, TYPE)), [0, 6], "four of b are out");
+        usage.release(1, TYPE, 4);
+        usage.charge(2, TYPE, 8);
+        assert_eq!([1, 2].map(|q| usage.left(q, TYPE)), [2, 2]);
+        usage.release(2, TYPE, 8);
+        usage.charge(1, TYPE, 90);
+        assert_eq!([1, 2].map(|q| usage.left(q, TYPE)), [0, 6], "beyond all limits: b keeps what it does not lend");
     }
 
     #[test]
@@ -185,13 +185,13 @@ mod tests {
             queue("l1", Some(1), Quota { nominal: 4, borrowing: 99, lending: None }),
             queue("r1", Some(0), Quota { nominal: 8, borrowing: 99, lending: None }),
         ];
-        let mut books = books(&queues);
+        let mut usage = usage(&queues);
         // Four of its own, and three that its cohort may borrow.
-        assert_eq!(books.left(2, TYPE), 7);
+        assert_eq!(usage.left(2, TYPE), 7);
         // Eight of its own, five of the root's, two that the other cohort lends.
-        assert_eq!(books.left(3, TYPE), 15);
-        books.charge(3, TYPE, 14);
-        assert_eq!(books.left(2, TYPE), 3);
+        assert_eq!(usage.left(3, TYPE), 15);
+        usage.charge(3, TYPE, 14);
+        assert_eq!(usage.left(2, TYPE), 3);
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
             queue("loop", Some(2), Quota::of(3)),
             queue("loop2", Some(1), Quota::of(4)),
         ];
-        let books = books(&queues);
-        assert_eq!([0, 1, 2].map(|q| books.left(q, TYPE)), [u32::MAX, 3, 4]);
+        let usage = usage(&queues);
+        assert_eq!([0, 1, 2].map(|q| usage.left(q, TYPE)), [u32::MAX, 3, 4]);
     }
 }

@@ -1,7 +1,7 @@
-//! Knowledge of one job: its progress as it was reported, and the estimates that follow from it.
+//! Estimates the speeds and the remaining time of one job from its progress reports.
 //!
-//! [`crate::learning`] does the estimating; this file owns the rules around it: an estimate that the job outlives is
-//! doubled, and a start costs [`RESTART_PRIOR`] until one was seen. Reports are taken in by [`super::Ledger::hear`].
+//! [`crate::learning`] does the arithmetic. This file owns the rules around it: an estimate that the job outlives is
+//! doubled, and a start costs [`RESTART_PRIOR`] until one was measured. [`super::History::record_report`] adds reports.
 //! Tests: at the end of this file, and in `studies`.
 
 use serde::{Deserialize, Serialize};
@@ -13,19 +13,19 @@ use crate::units::Micros;
 /// Assumed cost of a restart until one was measured: 60 s.
 pub const RESTART_PRIOR: Micros = Micros::from_secs(60);
 
-/// Learnt values of one job.
+/// Speed samples of one job, and what was assumed of it before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lessons {
+pub struct SpeedSamples {
     /// Its progress and its own measurements.
     pub progress: Progress,
-    /// Units of work it was believed to have when it was submitted; `None`: not known.
+    /// Units of work estimated at submission; `None`: not known.
     pub expected: Option<u64>,
     /// Speeds assumed before anything is measured, home type first.
     pub prior: Speeds,
 }
 
-impl Lessons {
-    /// Returns the knowledge of a job just submitted: `expected` units of work, and speeds as `prior` has them.
+impl SpeedSamples {
+    /// Returns the samples of a job just submitted: none, with `expected` units of work, and speeds as `prior` has them.
     pub fn new(prior: Speeds, expected: Option<u64>) -> Self {
         Self { progress: Progress { total: expected, ..Progress::default() }, expected, prior }
     }
@@ -38,10 +38,10 @@ impl Lessons {
         }
     }
 
-    /// Returns what follows for decisions, given what its kind taught.
-    pub fn belief(&self, kind: &Measured, restart_cost: Option<Micros>) -> Belief {
+    /// Returns the estimate for decisions, from these samples and those of its kind.
+    pub fn estimate(&self, kind: &Measured, restart_cost: Option<Micros>) -> SpeedEstimate {
         let (estimate, remaining) = self.progress.estimate(self.prior.clone(), kind);
-        Belief {
+        SpeedEstimate {
             expected: self.expected.and_then(|units| estimate.time_for(units)),
             done: estimate.time_for(self.progress.done).unwrap_or_default(),
             speeds: estimate.speeds,
@@ -54,7 +54,7 @@ impl Lessons {
 
 /// Estimates of one job for decisions. They change with reports only, so a caller may keep them between decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Belief {
+pub struct SpeedEstimate {
     /// Speeds by type, home first.
     pub speeds: Speeds,
     /// Time left at the reference speed; `None`: not known.
@@ -69,7 +69,7 @@ pub struct Belief {
     pub restart_cost: Micros,
 }
 
-impl Belief {
+impl SpeedEstimate {
     /// Writes the estimates into a view.
     pub fn write(self, view: &mut JobView) {
         view.expected = self.expected;
@@ -83,11 +83,11 @@ impl Belief {
 
 /// Returns an estimate of all work that exceeds the work done: the first estimate, doubled as often as needed.
 pub fn outlived(estimate: u128, done: u128) -> u128 {
-    let mut believed = estimate.max(1);
-    while believed <= done && believed < u128::MAX {
-        believed = believed.saturating_mul(2);
+    let mut corrected = estimate.max(1);
+    while corrected <= done && corrected < u128::MAX {
+        corrected = corrected.saturating_mul(2);
     }
-    believed
+    corrected
 }
 
 #[cfg(test)]
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn a_job_without_measurements_follows_its_prior() {
-        let lessons = Lessons::new(Prior::default().speeds(&[GpuType(0)], 8), Some(100));
-        let belief = lessons.belief(&Measured::default(), None);
-        assert_eq!((belief.remaining, belief.restart_cost, belief.tried), (None, RESTART_PRIOR, Some(0)));
-        assert_eq!(belief.speeds, lessons.prior);
+        let samples = SpeedSamples::new(Prior::default().speeds(&[GpuType(0)], 8), Some(100));
+        let estimate = samples.estimate(&Measured::default(), None);
+        assert_eq!((estimate.remaining, estimate.restart_cost, estimate.tried), (None, RESTART_PRIOR, Some(0)));
+        assert_eq!(estimate.speeds, samples.prior);
     }
 }
