@@ -22,7 +22,7 @@ fn of_two_gangs_with_room_for_one_the_first_runs_whole() {
     let decision = world.round();
     assert_eq!(world.sizes(), [0, 2]);
     assert_eq!(changes(&decision), ["a Started"]);
-    assert_eq!(decision.waits[0].to_string(), "needs 2 GPUs; the nodes have 0 left");
+    assert_eq!(decision.pending[0].to_string(), "needs 2 GPUs; the nodes have 0 left");
     assert!(changes(&world.ask()).is_empty());
     world.jobs.remove(1);
     assert_eq!(changes(&world.round()), ["b Started"]);
@@ -58,7 +58,7 @@ fn the_first_that_waits_reserves_what_it_needs() {
     assert_eq!(world.sizes(), [5, 0, 0]);
     let behind = Reason::Behind("large".into());
     assert_eq!(waiting(&decision), [(1, "large", &Reason::Nodes), (2, "small", &behind)]);
-    assert_eq!(decision.waits[0].to_string(), "needs 6 GPUs; the nodes have 3 left");
+    assert_eq!(decision.pending[0].to_string(), "needs 6 GPUs; the nodes have 3 left");
     world.jobs.remove(0);
     world.round();
     assert_eq!(world.sizes(), [6, 1]);
@@ -116,7 +116,7 @@ fn what_was_lent_comes_back_and_stays() {
     world.pass(10);
     let decision = world.round();
     assert!(changes(&decision).is_empty(), "left alone for two minutes");
-    assert_eq!(decision.waits[0].reason, Reason::Quota);
+    assert_eq!(decision.pending[0].reason, Reason::Quota);
     assert_eq!(decision.wake, Some(Micros::from_secs(10_120)));
     world.pass(110);
     assert_eq!(changes(&world.round()), ["z Reclaimed for own", "w Reclaimed for own", "own Started"]);
@@ -213,8 +213,8 @@ fn quota_that_was_lowered_evicts_none_and_pods_of_others_count() {
     let decision = world.round();
     assert!(changes(&decision).is_empty());
     assert_eq!(waiting(&decision), [(1, "c", &Reason::Quota), (2, "d", &Reason::NeverQuota)]);
-    assert_eq!(decision.waits[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
-    assert_eq!(decision.waits[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
+    assert_eq!(decision.pending[0].to_string(), "needs 1 GPU; its queue has 0 of 3 left");
+    assert_eq!(decision.pending[1].to_string(), "needs 4 GPUs; its queue may never use more than 3");
     let foreign = job("pod", 6, 0).with(|job| {
         (job.queue, job.fixed, job.held, job.estimate.speeds) =
             (None, Fixed::Place, vec!["n1".into(); 6], Speeds::default());
@@ -232,7 +232,7 @@ fn claims_that_cannot_be_judged_say_why() {
     let mut world = World::alone(&[8], queue("gain"), vec![none, faulty, job("good", 1, 2), job("good", 1, 3)]);
     let decision = world.round();
     assert_eq!(world.sizes(), [0, 0, 1, 0]);
-    let texts: Vec<String> = decision.waits.iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = decision.pending.iter().map(ToString::to_string).collect();
     assert_eq!(
         texts,
         [
@@ -310,9 +310,9 @@ fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
     let decision = world.round();
     assert_eq!(world.sizes(), [4, 0, 0, 4], "what a2 waits for is not missing on n1");
     assert!(world.jobs[0].held.iter().all(|node| **node == *"n2"));
-    assert_eq!(decision.waits[0].to_string(), "needs 4 GPUs; the nodes have 0 left");
+    assert_eq!(decision.pending[0].to_string(), "needs 4 GPUs; the nodes have 0 left");
     assert_eq!(
-        decision.waits[1].to_string(),
+        decision.pending[1].to_string(),
         "needs 8 GPUs, 1 for each pod; the nodes that it may use have 4 in all and at most 4 each"
     );
     assert_eq!(waiting(&decision), [(1, "a2", &Reason::Nodes), (2, "a3", &Reason::NeverNodes)]);

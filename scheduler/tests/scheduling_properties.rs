@@ -189,7 +189,7 @@ proptest! {
             check_nodes(&before, &decision)?;
             prop_assert_eq!(changes(&world.ask()), Vec::<String>::new(), "asked again");
             prop_assert!(world.ask().memory.is_empty(), "memory at the same time");
-            for wait in &decision.waits {
+            for wait in &decision.pending {
                 prop_assert!(wait.place > 0 && !wait.to_string().is_empty());
             }
             world.pass(secs);
@@ -214,7 +214,7 @@ proptest! {
         for (place, &of) in order.iter().enumerate() {
             prop_assert_eq!(&second.targets[place], &first.targets[of]);
         }
-        prop_assert_eq!((first.memory, first.waits, first.wake), (second.memory, second.waits, second.wake));
+        prop_assert_eq!((first.memory, first.pending, first.wake), (second.memory, second.pending, second.wake));
     }
 
     /// Nothing new happens but time, and these policies do not depend on it: no claim is moved.

@@ -115,7 +115,7 @@ pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
             )
         };
         let ids: BTreeSet<_> =
-            decision.waits.iter().filter(|wait| is_barred(&wait.reason)).map(|wait| &wait.id).collect();
+            decision.pending.iter().filter(|wait| is_barred(&wait.reason)).map(|wait| &wait.id).collect();
         barred = inquiry.asked.iter().filter(|asked| ids.contains(asked.id())).map(|asked| asked.key.clone()).collect();
         for (asked, target) in inquiry.asked.iter_mut().zip(decision.targets) {
             if target.change.is_none() {

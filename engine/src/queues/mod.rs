@@ -394,7 +394,7 @@ impl State {
 pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     let mut events = Vec::new();
     let now = state.at;
-    let mut waits = None;
+    let mut pending = None;
     let seen = grant::seen(state);
     let mut allocation = grant::followed(state, &seen);
     if round {
@@ -410,7 +410,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         let earliest = now.plus_ms(if is_vain { WAKE_MS } else { 1 }).max(rests_until);
         pace.wake = decided.wake.map(|at| at.max(earliest));
         (pace.round, pace.last_round) = (false, Some(now));
-        waits = Some(decided.waits);
+        pending = Some(decided.pending);
         let quiet_until = state.queues.pace.quiet_until.filter(|until| *until > now);
         state.queues.wake_at(quiet_until);
         let waiting = state.queues.holders.values().filter(|holder| holder.wants && holder.share.is_empty());
@@ -430,7 +430,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     }
     state.queues.pace.grants = false;
     let changes = grant::decide(state, &seen, now);
-    let reasons = report::wait_reasons(state, waits.as_ref(), &changes);
+    let reasons = report::wait_reasons(state, pending.as_ref(), &changes);
     if !reasons.is_empty() {
         events.push(Event::WaitsReported { jobs: reasons });
     }
@@ -444,7 +444,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     }
     state.dequeue_decided(dequeued.is_some(), now);
     events.extend(dequeued);
-    let queues = report::changed(state, waits.as_ref());
+    let queues = report::changed(state, pending.as_ref());
     state.queues.learning.mark_reported();
     if !queues.is_empty() {
         events.push(Event::Reported { queues });

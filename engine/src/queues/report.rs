@@ -10,7 +10,7 @@ use scheduler::scheduling::Reason;
 use super::forecast::{self, Start, Starts};
 use super::grant;
 use super::holder::Holder;
-use super::round::{self, Waiting, Waits};
+use super::round::{self, PendingJob, PendingJobs};
 use crate::state::State;
 
 /// Jobs that wait which a report names.
@@ -97,11 +97,11 @@ fn counts_by(state: &State, name: impl Fn(&Holder) -> Text) -> BTreeMap<Text, Co
 
 /// Returns the state of every queue that has an object or jobs, as the scheduler sees it at a time. Changes nothing.
 pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
-    let waits = round::decide(state, &grant::seen(state), now).waits;
+    let pending = round::decide(state, &grant::seen(state), now).pending;
     let starts = forecast::starts(state, now, forecast::ON_DEMAND);
     let queues = &state.queues;
     let counts = counts(state);
-    let mut names: Vec<Text> = counts.keys().chain(waits.keys()).cloned().collect();
+    let mut names: Vec<Text> = counts.keys().chain(pending.keys()).cloned().collect();
     names.sort();
     names.dedup();
     let of = |name: Text| {
@@ -112,12 +112,12 @@ pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
             let target = queues.targets.get(key).filter(|target| !target.share.is_empty())?;
             Some((key.clone(), target.share.clone()))
         });
-        let waits = waits.get(&name);
-        let start = |(key, _): &(JobKey, Waiting)| starts.get(key).copied().unwrap_or(Start::At(now));
+        let pending = pending.get(&name);
+        let start = |(key, _): &(JobKey, PendingJob)| starts.get(key).copied().unwrap_or(Start::At(now));
         QueueState {
             decided: decided.collect(),
-            report: report(counts.get(&name), waits, &starts),
-            starts: waits.into_iter().flatten().take(MAX_NAMED).map(start).collect(),
+            report: report(counts.get(&name), pending, &starts),
+            starts: pending.into_iter().flatten().take(MAX_NAMED).map(start).collect(),
             name,
             admitted,
         }
@@ -132,8 +132,8 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     if let Some(target) = state.queues.targets.get(key).filter(|target| !target.share.is_empty()) {
         return Some(format!("{}{leaving}", decided_words(&target.share)));
     }
-    let waits = round::decide(state, &grant::seen(state), now).waits;
-    let mut all = waits.iter().flat_map(|(queue, jobs)| jobs.iter().map(move |job| (queue, job)));
+    let pending = round::decide(state, &grant::seen(state), now).pending;
+    let mut all = pending.iter().flat_map(|(queue, jobs)| jobs.iter().map(move |job| (queue, job)));
     let (queue, (_, waiting)) = all.find(|(_, (job, _))| job == key)?;
     let queue = if queue.is_empty() { String::new() } else { format!(" of queue {queue}") };
     let start = forecast::starts(state, now, forecast::ON_DEMAND).get(key).map(|start| format!("; {start}"));
@@ -145,15 +145,15 @@ fn decided_words(share: &Share) -> String {
     format!("{share}, once they are free")
 }
 
-/// Returns the jobs that wait for another reason than was reported, each with the reason. `waits`: the jobs that a round left waiting;
+/// Returns the jobs that wait for another reason than was reported, each with the reason. `pending`: the jobs that a round left waiting;
 /// `None` without one. `changes`: changes of shares that follow.
 pub(super) fn wait_reasons(
     state: &State,
-    waits: Option<&Waits>,
+    pending: Option<&PendingJobs>,
     changes: &[(JobKey, ShareChange)],
 ) -> Vec<(JobKey, Option<Text>)> {
-    let next = waits.into_iter().flatten().flat_map(|(_, jobs)| jobs.iter().take(MAX_REPORTED));
-    let next: BTreeMap<&JobKey, &Waiting> = next.map(|(key, waiting)| (key, waiting)).collect();
+    let next = pending.into_iter().flatten().flat_map(|(_, jobs)| jobs.iter().take(MAX_REPORTED));
+    let next: BTreeMap<&JobKey, &PendingJob> = next.map(|(key, waiting)| (key, waiting)).collect();
     let starting = changes.iter().filter(|(_, change)| !change.share.is_empty());
     let starting: BTreeSet<&JobKey> = starting.map(|(key, _)| key).collect();
     let mut reasons = Vec::new();
@@ -167,7 +167,7 @@ pub(super) fn wait_reasons(
             (Some(_), _) if !job.is_fenced(state.stamp.term) => continue,
             (Some(target), _) => Some(decided_words(&target.share)),
             (None, Some(waiting)) => Some(waiting.to_string()),
-            (None, None) if waits.is_none() => continue,
+            (None, None) if pending.is_none() => continue,
             (None, None) => None,
         };
         let why = why.map(|why| Text::from(format!("{why}{}", leaving(state, key, &holder.resource))));
@@ -199,18 +199,18 @@ fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
 }
 
 /// The report of a queue: its figures, and the jobs that wait.
-fn report(counts: Option<&Counts>, waits: Option<&Vec<(JobKey, Waiting)>>, starts: &Starts) -> QueueReport {
-    let waits = waits.map_or(&[][..], Vec::as_slice);
+fn report(counts: Option<&Counts>, pending: Option<&Vec<(JobKey, PendingJob)>>, starts: &Starts) -> QueueReport {
+    let pending = pending.map_or(&[][..], Vec::as_slice);
     QueueReport {
         admitted: counts.map_or(0, |counts| counts.admitted),
         usage: counts.map(|counts| counts.usage.clone()).unwrap_or_default(),
-        pending: u32::try_from(waits.len()).unwrap_or(u32::MAX),
-        waiting: waits.iter().take(MAX_NAMED).map(|(key, wait)| waiting(key, wait, starts.get(key))).collect(),
+        pending: u32::try_from(pending.len()).unwrap_or(u32::MAX),
+        waiting: pending.iter().take(MAX_NAMED).map(|(key, wait)| waiting(key, wait, starts.get(key))).collect(),
         speed_samples: Vec::new(),
     }
 }
 
-fn waiting(key: &JobKey, waiting: &Waiting, start: Option<&Start>) -> WaitingJob {
+fn waiting(key: &JobKey, waiting: &PendingJob, start: Option<&Start>) -> WaitingJob {
     let reason = match &waiting.wait.reason {
         Reason::NoQueue => "NoQueue",
         Reason::Paused => "Paused",
@@ -230,13 +230,13 @@ fn waiting(key: &JobKey, waiting: &Waiting, start: Option<&Start>) -> WaitingJob
     }
 }
 
-/// Returns the reports of queue objects that differ from those told. `waits`: the jobs that wait, where a round found them.
-pub(super) fn changed(state: &State, waits: Option<&Waits>) -> Vec<(JobKey, QueueReport)> {
+/// Returns the reports of queue objects that differ from those told. `pending`: the jobs that wait, where a round found them.
+pub(super) fn changed(state: &State, pending: Option<&PendingJobs>) -> Vec<(JobKey, QueueReport)> {
     let mut changed = Vec::new();
     if state.queues.objects.is_empty() {
         return changed;
     }
-    let by_queue: &BTreeMap<_, _> = waits.unwrap_or(const { &BTreeMap::new() });
+    let by_queue: &BTreeMap<_, _> = pending.unwrap_or(const { &BTreeMap::new() });
     let counts = counts(state);
     let is_waited = by_queue.keys().any(|name| state.queues.objects.contains_key(name));
     let starts = if is_waited { forecast::starts(state, state.at, forecast::IN_STATUS) } else { Starts::new() };
@@ -244,7 +244,7 @@ pub(super) fn changed(state: &State, waits: Option<&Waits>) -> Vec<(JobKey, Queu
         let Some(job) = state.jobs.live(key) else { continue };
         let told = job.report.as_deref();
         let mut report = report(counts.get(name), by_queue.get(name), &starts);
-        if waits.is_none() {
+        if pending.is_none() {
             report.pending = told.map_or(0, |told| told.pending);
             report.waiting = told.map_or_else(Vec::new, |told| told.waiting.clone());
         }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use model::{Allocation, JobKey, LossKind, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp};
 use scheduler::learning::Prior;
 use scheduler::placement::Node;
-use scheduler::scheduling::{self, Claim, Decision, Fixed, History, Sizes, Snapshot, SpeedEstimate, Usage, Wait, Why};
+use scheduler::scheduling::{
+    self, Claim, Decision, Fixed, History, PendingClaim, Sizes, Snapshot, SpeedEstimate, Usage, Why,
+};
 use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::Queues;
@@ -21,17 +23,17 @@ use super::speed_samples::Known;
 use crate::state::State;
 
 /// Jobs that wait, by the name of their queue, in order; those of no queue under the name that they ask for.
-pub(super) type Waits = BTreeMap<Text, Vec<(JobKey, Waiting)>>;
+pub(super) type PendingJobs = BTreeMap<Text, Vec<(JobKey, PendingJob)>>;
 
 /// A job that waits, with a reason that the scheduler does not know: no node could take its workers, or its queue does not select its
 /// namespace.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) wait: Wait,
+pub(super) struct PendingJob {
+    pub(super) wait: PendingClaim,
     refusal: Option<String>,
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for PendingJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.refusal {
             Some(refusal) => f.write_str(refusal),
@@ -45,7 +47,7 @@ impl fmt::Display for Waiting {
 pub(super) struct Decided {
     pub(super) allocation: Allocation,
     /// Jobs that wait, by the name of their queue, in order.
-    pub(super) waits: Waits,
+    pub(super) pending: PendingJobs,
     pub(super) wake: Option<Timestamp>,
 }
 
@@ -331,12 +333,12 @@ impl<'a> Inquiry<'a> {
 
     /// Returns in words that the nodes, also when they are empty, have room for too few of the pods that a job needs at once; `None` where
     /// their GPUs alone are too few.
-    fn never_together(&self, asked: &Asked<'_>, wait: &Wait) -> Option<String> {
+    fn never_together(&self, asked: &Asked<'_>, wait: &PendingClaim) -> Option<String> {
         let (pods, each) = self.pods_and_needs(asked, wait)?;
         let takes = |node: &&Node| asked.fits.as_ref().is_none_or(|fits| fits.contains(&node.name));
         let room = self.nodes.iter().filter(takes).map(|node| node.workers(wait.width, &asked.needs));
         let room = room.fold(0, u32::saturating_add);
-        let Wait { needs, nodes, .. } = wait;
+        let PendingClaim { needs, nodes, .. } = wait;
         (nodes >= needs && room < pods).then(|| {
             let pods = pods_words(pods);
             format!(
@@ -346,9 +348,9 @@ impl<'a> Inquiry<'a> {
     }
 
     /// Returns in words that the nodes have enough GPUs left, but no room for the pods that a job needs at once; `None` where GPUs are short.
-    fn not_together(&self, asked: &Asked<'_>, wait: &Wait) -> Option<String> {
+    fn not_together(&self, asked: &Asked<'_>, wait: &PendingClaim) -> Option<String> {
         let (pods, each) = self.pods_and_needs(asked, wait)?;
-        let Wait { needs, nodes_left, .. } = wait;
+        let PendingClaim { needs, nodes_left, .. } = wait;
         let pods = pods_words(pods);
         let [needed, left] = [needs, nodes_left].map(|gpus| gpus_words(*gpus));
         (nodes_left >= needs)
@@ -356,7 +358,7 @@ impl<'a> Inquiry<'a> {
     }
 
     /// Returns how many pods a job needs at once, and what each requests; `None` where nothing but GPUs is judged.
-    fn pods_and_needs(&self, asked: &Asked<'_>, wait: &Wait) -> Option<(u32, String)> {
+    fn pods_and_needs(&self, asked: &Asked<'_>, wait: &PendingClaim) -> Option<(u32, String)> {
         let gpus = gpus_words(wait.width);
         let others = self.filter.needs_words(&asked.needs)?;
         let each = match others.split_last() {
@@ -393,7 +395,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
     let mut decided = Decided { wake: decision.wake.map(timestamp), ..Decided::default() };
     let by_id: BTreeMap<&Text, &Asked<'_>> = asked.iter().map(|asked| (&asked.id, asked)).collect();
-    for wait in decision.waits {
+    for wait in decision.pending {
         if let Some(asked) = by_id.get(&wait.id) {
             let refusal = match wait.reason {
                 scheduling::Reason::NeverNodes => {
@@ -412,7 +414,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
                 | scheduling::Reason::Policy => None,
             };
             let queue = Text::from(asked.holder.queue());
-            decided.waits.entry(queue).or_default().push((asked.key.clone(), Waiting { wait, refusal }));
+            decided.pending.entry(queue).or_default().push((asked.key.clone(), PendingJob { wait, refusal }));
         }
     }
     for (asked, target) in asked.iter().zip(&decision.targets) {

@@ -1,4 +1,4 @@
-//! One policy asked once about one set of jobs.
+//! Asks one policy once about one set of jobs.
 //!
 //! Tests: in `studies`, whose published rows are played through this function.
 

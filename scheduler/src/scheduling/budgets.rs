@@ -1,4 +1,4 @@
-//! Budgets: how many GPUs each queue may use in a decision.
+//! Computes budgets: the number of GPUs that each queue may use in a decision.
 //!
 //! 1. Every queue is asked with its own quota, or its part of it where there are fewer GPUs than quotas.
 //! 2. What that leaves is lent: offered to queues that want more, in steps, to the lowest use per weight first.
@@ -7,21 +7,21 @@
 //!    back is offered to the queues whose turn is before its own; they get it if their next job starts with it.
 //!
 //! Budgets depend on quotas and on what is wanted, not on who holds what. So a queue is only cut down to what it may not
-//! exceed while the owner can use it, and a reclaim is never answered by a counter-reclaim. What a queue does with a budget
-//! is the caller's. Tests: at the end of this file.
+//! exceed while the owner can use it, and no reclaim is followed by a counter-reclaim. How a queue uses its budget is the
+//! caller's. Tests: at the end of this file.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use model::Text;
 
-use crate::scheduling::free::Free;
 use crate::scheduling::queue::QueueSnapshot;
+use crate::scheduling::reclaimable::ReclaimableGpus;
 use crate::scheduling::resource_usage::ResourceUsage;
 use crate::scheduling::snapshot::{Pools, add, count, take};
 use crate::units::GpuType;
 
-/// A queue that takes part.
+/// Demand of a queue that takes part.
 #[derive(Debug, Clone)]
 pub(super) struct QueueDemand {
     /// Its index among the queues.
@@ -53,15 +53,15 @@ impl BudgetUse {
 pub(super) struct Budgets<'a> {
     pub(super) queues: &'a [QueueSnapshot],
     pub(super) usage: ResourceUsage,
-    /// GPUs that no queue uses.
-    pub(super) free: Free,
+    /// GPUs that no queue uses in this decision yet.
+    pub(super) reclaimable: ReclaimableGpus,
 }
 
 /// Number of steps in which what is left is offered.
 const OFFER_STEPS: u32 = 64;
 
 impl Budgets<'_> {
-    /// Shares out. `ask` tells the use of a queue that is given a budget; it is called several times a queue, and the last call
+    /// Shares the GPUs out. `ask` returns the use of a queue with a budget. It is called several times for a queue, and the last call
     /// counts.
     pub(super) fn run<E>(
         &mut self,
@@ -112,7 +112,7 @@ impl Budgets<'_> {
                 let kept_back = std::mem::take(&mut demand.used.kept_back);
                 for (&gpu_type, &gpus) in &kept_back {
                     self.usage.release(demand.queue, gpu_type, gpus);
-                    self.free.give(demand.queue, gpu_type, gpus);
+                    self.reclaimable.give(demand.queue, gpu_type, gpus);
                     take(&mut demand.used.charge, gpu_type, gpus);
                 }
                 withdrawn.push((other, kept_back));
@@ -144,14 +144,14 @@ impl Budgets<'_> {
         self.queue(demand).map(|queue| &queue.name)
     }
 
-    /// Order of offers: higher priority, then less use per weight, then the name.
+    /// Returns the order of offers: higher priority, then less use per weight, then the name.
     fn turn(&self, demand: &QueueDemand, used: u64) -> (Reverse<i32>, u64, Option<Text>) {
         let (priority, weight) = self.queue(demand).map_or((0, 1), |queue| (queue.priority, queue.weight.max(1)));
         let per_weight = used.saturating_mul(1_000_000).checked_div(weight.into()).unwrap_or_default();
         (Reverse(priority), per_weight, self.name(demand).cloned())
     }
 
-    /// GPUs of a type that count for a queue.
+    /// Returns the number of GPUs of a type that count for a queue.
     fn used(&self, demand: &QueueDemand, gpu_type: GpuType) -> u32 {
         u32::try_from(self.usage.used(demand.queue, gpu_type)).unwrap_or(u32::MAX)
     }
@@ -160,7 +160,7 @@ impl Budgets<'_> {
     /// gets its part of all of them, those that are certain included: else a decision in several steps would give a queue more.
     fn own(&self, demands: &[QueueDemand]) -> Vec<Pools> {
         let mut own: Vec<Pools> = vec![Pools::new(); demands.len()];
-        for (gpu_type, _) in self.free.types() {
+        for (gpu_type, _) in self.reclaimable.types() {
             let cap = |demand: &QueueDemand| {
                 let quota = self.queue(demand).and_then(|queue| queue.quota(gpu_type));
                 let nominal = quota.map_or(u32::MAX, |quota| quota.nominal);
@@ -175,10 +175,10 @@ impl Budgets<'_> {
         own
     }
 
-    /// Parts of the GPUs of a type for the caps of queues, by the nodes that they may use: the fewest first.
+    /// Returns the parts of the GPUs of a type for the caps of queues, by the nodes that they may use: the fewest first.
     fn parts(&self, demands: &[QueueDemand], gpu_type: GpuType, mut caps: Vec<(u32, u32)>) -> Vec<u32> {
         let reaches: Vec<BTreeSet<usize>> =
-            demands.iter().map(|demand| self.free.reach(Some(demand.queue), gpu_type)).collect();
+            demands.iter().map(|demand| self.reclaimable.reach(Some(demand.queue), gpu_type)).collect();
         let mut distinct: Vec<&BTreeSet<usize>> = reaches.iter().collect();
         distinct.sort_by_key(|reach| (reach.len(), *reach));
         distinct.dedup();
@@ -188,10 +188,10 @@ impl Budgets<'_> {
             let of: Vec<(u32, u32)> = places.iter().filter_map(|&place| caps.get(place)).copied().collect();
             let inside = places.iter().filter_map(|&place| demands.get(place));
             let besides = inside.map(|demand| {
-                let outside = self.free.outside(demand.queue, gpu_type);
+                let outside = self.reclaimable.outside(demand.queue, gpu_type);
                 outside.saturating_add(self.used(demand, gpu_type))
             });
-            let gpus = besides.fold(self.free.sum(reach), u32::saturating_add);
+            let gpus = besides.fold(self.reclaimable.sum(reach), u32::saturating_add);
             for (place, part) in places.into_iter().zip(parts(gpus, &of)) {
                 if let Some((_, most)) = caps.get_mut(place) {
                     *most = part;
@@ -204,23 +204,24 @@ impl Budgets<'_> {
     /// Cuts an offer to what is left of the limits and of the GPUs.
     fn within(&self, demand: &QueueDemand, offer: Pools) -> Pools {
         let cut = |(gpu_type, gpus): (GpuType, u32)| {
-            let left = self.usage.left(demand.queue, gpu_type).min(self.free.count(Some(demand.queue), gpu_type));
+            let left =
+                self.usage.left(demand.queue, gpu_type).min(self.reclaimable.count(Some(demand.queue), gpu_type));
             (gpu_type, gpus.min(left))
         };
         offer.into_iter().map(cut).filter(|&(_, gpus)| gpus > 0).collect()
     }
 
-    /// Offers of what is left, in steps, one offer per queue. Nothing is taken yet.
+    /// Returns offers of what is left, made in steps, one per queue. Nothing is taken yet.
     fn offers(&mut self, demands: &[QueueDemand]) -> Vec<Pools> {
         let mut offers: Vec<Pools> = vec![Pools::new(); demands.len()];
-        let (mut tried, mut free) = (self.usage.clone(), self.free.clone());
-        for (gpu_type, all) in self.free.types() {
+        let (mut tried, mut reclaimable) = (self.usage.clone(), self.reclaimable.clone());
+        for (gpu_type, all) in self.reclaimable.types() {
             let step = all.checked_div(OFFER_STEPS).unwrap_or_default().max(1);
             loop {
                 let room = |place: usize, demand: &QueueDemand| {
                     let offered = offers.get(place).map_or(0, |offer| count(offer, gpu_type));
                     let missing = missing(demand, gpu_type).saturating_sub(offered);
-                    let open = free.count(Some(demand.queue), gpu_type);
+                    let open = reclaimable.count(Some(demand.queue), gpu_type);
                     let gpus = missing.min(tried.left(demand.queue, gpu_type)).min(step).min(open);
                     let used = total(&demand.used.charge).saturating_add(offered.into());
                     (gpus > 0).then(|| (self.turn(demand, used), place, demand.queue, gpus))
@@ -228,7 +229,7 @@ impl Budgets<'_> {
                 let next = demands.iter().enumerate().filter_map(|(place, demand)| room(place, demand)).min();
                 let Some((_, place, queue, gpus)) = next else { break };
                 tried.charge(queue, gpu_type, gpus);
-                free.take(queue, gpu_type, gpus);
+                reclaimable.take(queue, gpu_type, gpus);
                 if let Some(offer) = offers.get_mut(place) {
                     add(offer, gpu_type, gpus);
                 }
@@ -269,12 +270,12 @@ impl Budgets<'_> {
     ) -> Result<(), E> {
         for (&gpu_type, &gpus) in &demand.used.charge {
             self.usage.release(demand.queue, gpu_type, gpus);
-            self.free.give(demand.queue, gpu_type, gpus);
+            self.reclaimable.give(demand.queue, gpu_type, gpus);
         }
         demand.used = ask(demand.queue, budget)?;
         for (&gpu_type, &gpus) in &demand.used.charge {
             self.usage.charge(demand.queue, gpu_type, gpus);
-            self.free.take(demand.queue, gpu_type, gpus);
+            self.reclaimable.take(demand.queue, gpu_type, gpus);
         }
         Ok(())
     }
@@ -288,7 +289,7 @@ fn total(pools: &Pools) -> u64 {
     pools.values().fold(0_u64, |sum, &gpus| sum.saturating_add(gpus.into()))
 }
 
-/// Parts of `free` GPUs for caps of (weight, most): all of each cap where that fits, else in proportion to the weights.
+/// Returns the parts of `free` GPUs for caps of (weight, most): all of each cap where that fits, else in proportion to the weights.
 fn parts(free: u32, caps: &[(u32, u32)]) -> Vec<u32> {
     let sum = caps.iter().fold(0_u64, |sum, &(_, most)| sum.saturating_add(most.into()));
     let mut parts: Vec<u32> = caps.iter().map(|&(_, most)| most).collect();
@@ -340,11 +341,11 @@ mod tests {
         }
     }
 
-    /// Use by queue: each takes whole jobs of one size, as many as it wants and its budget holds.
+    /// Returns the use by queue: each takes whole jobs of one size, as many as it wants and its budget holds.
     fn shared(queues: &[QueueSnapshot], free: u32, jobs: &[(usize, u32, u32)]) -> Vec<u32> {
         let pools: Pools = [(TYPE, free)].into();
-        let free = Free::new(&[], &[Node::new("n", free)]);
-        let mut budgets = Budgets { queues, usage: ResourceUsage::new(queues, &pools), free };
+        let reclaimable = ReclaimableGpus::new(&[], &[Node::new("n", free)]);
+        let mut budgets = Budgets { queues, usage: ResourceUsage::new(queues, &pools), reclaimable };
         let demand = |&(queue, size, number): &(usize, u32, u32)| QueueDemand {
             queue,
             wants: [(TYPE, size * number)].into(),

@@ -1,9 +1,9 @@
 //! Decides: claims, nodes and queues in, targets out.
 //!
-//! A decision is made in tries. Each shares out GPUs by budgets and policies, places what is new, and matches losses with
-//! gains; what finds no room, and what would lose without a match, limits the next try. Limits only grow, so it ends. The
-//! result is decided on again until nothing changes, with what was decided left alone: so asking again at the same
-//! time changes nothing. The input is never changed. Tests: `tests/scheduling.rs`, and at the end of this file.
+//! A decision is made in attempts. Each shares out GPUs by budgets and policies, places what is new, and matches losses with
+//! gains. A claim that finds no room, or would lose without a match, limits the next attempt. Limits only grow, so it ends.
+//! The result is decided on again until nothing changes, and what was decided stays. So a second decision at the same time
+//! changes nothing. The input is never changed. Tests: `tests/scheduling.rs`, and at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::placement::{NodeSet, PlacementError};
 use crate::policy;
 use crate::scheduling::budgets::{BudgetUse, Budgets, QueueDemand};
 use crate::scheduling::decision::{Change, Decision, Target, Why};
-use crate::scheduling::free::Free;
 use crate::scheduling::history::History;
-use crate::scheduling::info::{Ground, Info, Workloads};
-use crate::scheduling::line::{Head, Limits, Line};
-use crate::scheduling::moves::{Judge, Matches};
+use crate::scheduling::info::{AvailableNodes, Info, Workloads};
+use crate::scheduling::ordering::{Head, Limits, QueueOrdering};
+use crate::scheduling::pending::pending;
 use crate::scheduling::place::{Placed, place};
+use crate::scheduling::preemption::{Matches, PreemptionChecker};
+use crate::scheduling::reclaimable::ReclaimableGpus;
 use crate::scheduling::resource_usage::ResourceUsage;
 use crate::scheduling::snapshot::{Pools, Snapshot};
-use crate::scheduling::waits::waits;
 use crate::units::Micros;
 
 /// The snapshot cannot be decided on. The caller keeps what it has.
@@ -36,22 +36,22 @@ pub enum Error {
     Placement(#[from] PlacementError),
 }
 
-/// Most tries of one pass. In the last one nothing that runs is changed.
-const TRIES: u32 = 12;
-/// Tries after which a queue that takes without a right shrinks no job any more.
-const FREE_TRIES: u32 = 3;
+/// Most attempts of one pass. The last one changes no running claim.
+const ATTEMPTS: u32 = 12;
+/// Attempts after which a queue that takes without permission shrinks no job any more.
+const LENIENT_ATTEMPTS: u32 = 3;
 /// Most passes until nothing changes.
 const PASSES: u32 = 8;
 
-/// Decides what every claim shall hold.
+/// Decides the workers of every claim and their nodes.
 ///
 /// # Errors
 /// A policy is faulty, or a node is listed twice.
 pub fn decide(history: &History, snapshot: &Snapshot<'_>) -> Result<Decision, Error> {
-    let ground = Ground::new(snapshot);
-    let workloads = Workloads::new(snapshot, &ground.pools, history.doubt());
-    let free = Free::new(&workloads.limits(snapshot.queues), &ground.nodes);
-    let mut builder = DecisionBuilder { snapshot, ground, free, workloads, memories: BTreeMap::new() };
+    let available = AvailableNodes::new(snapshot);
+    let workloads = Workloads::new(snapshot, &available.pools, history.doubt());
+    let reclaimable = ReclaimableGpus::new(&workloads.limits(snapshot.queues), &available.nodes);
+    let mut builder = DecisionBuilder { snapshot, available, reclaimable, workloads, memories: BTreeMap::new() };
     builder.split(&history.memory);
     let before = builder.joined();
     let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
@@ -70,30 +70,30 @@ pub fn decide(history: &History, snapshot: &Snapshot<'_>) -> Result<Decision, Er
     builder.take_over(&last, &made);
     changes.extend(made);
     let memory = MemoryChange::between(&before, &builder.joined());
-    let waits = waits(&builder.workloads, &last.budgets, &last.limits, &last.grants, &last.heads);
-    let wake = builder.wake(!waits.is_empty(), &changes);
+    let pending = pending(&builder.workloads, &last.budgets, &last.limits, &last.grants, &last.heads);
+    let wake = builder.wake(!pending.is_empty(), &changes);
     let targets = builder.workloads.infos.into_iter().enumerate().map(|(place, info)| Target {
         id: info.id,
         gpu_type: info.held.gpu_type,
         on: info.on,
         change: changes.remove(&place),
     });
-    Ok(Decision { targets: targets.collect(), memory, wake, waits })
+    Ok(Decision { targets: targets.collect(), memory, wake, pending })
 }
 
 /// A decision in the making.
 struct DecisionBuilder<'a> {
     snapshot: &'a Snapshot<'a>,
-    ground: Ground,
-    /// All GPUs of the ground.
-    free: Free,
+    available: AvailableNodes,
+    /// All GPUs of the available nodes.
+    reclaimable: ReclaimableGpus,
     workloads: Workloads,
     /// Memory of each queue's policy, of the queue's claims alone.
     memories: BTreeMap<usize, Memory>,
 }
 
-/// Result of a try.
-struct Try<'a> {
+/// Result of an attempt.
+struct Attempt<'a> {
     budgets: Budgets<'a>,
     grants: Vec<Grant>,
     heads: BTreeMap<usize, Vec<Head>>,
@@ -106,9 +106,9 @@ struct Try<'a> {
 impl<'a> DecisionBuilder<'a> {
     /// Gives each queue the marks of its claims.
     fn split(&mut self, memory: &Memory) {
-        for (&queue, line) in &self.workloads.lines {
+        for (&queue, members) in &self.workloads.members {
             let own = self.memories.entry(queue).or_default();
-            for id in line.iter().filter_map(|&place| self.workloads.infos.get(place)).map(|info| &info.id) {
+            for id in members.iter().filter_map(|&place| self.workloads.infos.get(place)).map(|info| &info.id) {
                 own.queues.extend(memory.queues.get(id).map(|mark| (id.clone(), *mark)));
                 own.leases.extend(memory.leases.get(id).map(|lease| (id.clone(), *lease)));
             }
@@ -125,8 +125,8 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     fn views(&self, queue: usize) -> Vec<JobView> {
-        let line = self.workloads.lines.get(&queue).map_or(&[][..], Vec::as_slice);
-        line.iter().filter_map(|&place| self.workloads.infos.get(place)).map(|info| info.view.clone()).collect()
+        let members = self.workloads.members.get(&queue).map_or(&[][..], Vec::as_slice);
+        members.iter().filter_map(|&place| self.workloads.infos.get(place)).map(|info| info.view.clone()).collect()
     }
 
     /// Brings the policies' memory up to date.
@@ -141,22 +141,22 @@ impl<'a> DecisionBuilder<'a> {
         }
     }
 
-    /// Tries until all that is granted finds nodes and all that is taken away is taken by right.
-    fn pass(&mut self) -> Result<Try<'a>, Error> {
+    /// Makes attempts until every grant finds nodes and every loss has a match.
+    fn pass(&mut self) -> Result<Attempt<'a>, Error> {
         self.review();
-        self.workloads.count_free(&self.ground);
-        let judge = Judge::new(self.snapshot.queues, &self.workloads);
-        let mut limits = Limits { keep: self.kept(&judge), ..Limits::default() };
-        for turn in 1..TRIES {
-            let tried = self.attempt(limits.clone(), &judge)?;
-            if tried.placed.short.is_empty() && tried.matches.unjust.is_empty() {
+        self.workloads.count_free(&self.available);
+        let checker = PreemptionChecker::new(self.snapshot.queues, &self.workloads);
+        let mut limits = Limits { keep: self.kept(&checker), ..Limits::default() };
+        for turn in 1..ATTEMPTS {
+            let tried = self.attempt(limits.clone(), &checker)?;
+            if tried.placed.short.is_empty() && tried.matches.unmatched.is_empty() {
                 return Ok(tried);
             }
             self.limit(&mut limits, &tried, turn);
         }
         let running = (0..).zip(&self.workloads.infos).filter(|(_, info)| info.is_running());
         limits.pin.extend(running.map(|(place, _)| place));
-        let mut tried = self.attempt(limits, &judge)?;
+        let mut tried = self.attempt(limits, &checker)?;
         for &(place, _) in &tried.placed.short {
             let Some(info) = self.workloads.infos.get(place) else { continue };
             let keeps = info.is_running() && !info.lost;
@@ -172,24 +172,25 @@ impl<'a> DecisionBuilder<'a> {
         Ok(tried)
     }
 
-    /// GPUs that running claims keep in any case. GPUs are taken away once at one time, and never from a claim that no other
-    /// may halt.
-    fn kept(&self, judge: &Judge<'_>) -> BTreeMap<usize, u32> {
+    /// Returns the GPUs that running claims keep in any case. GPUs are taken away once at one time, and never from a claim that no
+    /// other may halt.
+    fn kept(&self, checker: &PreemptionChecker<'_>) -> BTreeMap<usize, u32> {
         let infos = (0..).zip(&self.workloads.infos).filter(|(_, info)| info.is_running() && !info.pinned);
         if self.workloads.infos.iter().any(|info| info.view.changed == Some(self.snapshot.now)) {
             return infos.map(|(place, info)| (place, info.held.gpus)).collect();
         }
         infos
-            .filter(|(_, info)| judge.is_safe(info))
+            .filter(|(_, info)| checker.is_safe(info))
             .map(|(place, info)| (place, info.min.min(info.held.gpus)))
             .collect()
     }
 
-    /// Learns from a try that cannot stand; after some, what a queue takes without a right keeps all its claims as they are.
-    fn limit(&self, limits: &mut Limits, tried: &Try<'_>, turn: u32) {
+    /// Extends the limits after an attempt that cannot stand. After some attempts a queue that takes without permission keeps all its
+    /// claims as they are.
+    fn limit(&self, limits: &mut Limits, tried: &Attempt<'_>, turn: u32) {
         // A claim that found no room may find it where another loses its workers instead of these.
         let is_new = |place: &&usize| tried.matches.misplaced.contains(place) && !limits.shielded.contains(place);
-        let shielded: Vec<usize> = tried.matches.unjust.iter().filter(is_new).copied().collect();
+        let shielded: Vec<usize> = tried.matches.unmatched.iter().filter(is_new).copied().collect();
         if !tried.placed.short.is_empty() && !shielded.is_empty() {
             for place in shielded {
                 limits.keep.insert(place, self.workloads.infos.get(place).map_or(0, |info| info.held.gpus));
@@ -212,12 +213,12 @@ impl<'a> DecisionBuilder<'a> {
                 limits.yields.extend(self.is_behind_another(tried, place).then_some(place));
             }
         }
-        // A claim that found no room may be what another was to make room for, so rights are judged without it.
+        // A claim that found no room may be what another was to make room for, so permissions are checked without it.
         if !tried.placed.short.is_empty() {
             return;
         }
         let mut queues: BTreeSet<Option<usize>> = BTreeSet::new();
-        for &place in &tried.matches.unjust {
+        for &place in &tried.matches.unmatched {
             let Some(info) = self.workloads.infos.get(place) else { continue };
             let halted = tried.grants.get(place).is_none_or(|grant| grant.is_none());
             let is_first = halted && !limits.keep.contains_key(&place);
@@ -238,14 +239,14 @@ impl<'a> DecisionBuilder<'a> {
             }
             granted < held && !reclaimed
         };
-        if turn < FREE_TRIES {
+        if turn < LENIENT_ATTEMPTS {
             queues.retain(is_cut);
         }
         if !queues.is_empty() {
-            // Jobs that are halted by right may still be halted.
+            // Jobs that are halted with permission may still be halted.
             let is_halted = |place: &usize| {
-                let by_right = tried.matches.beneficiaries.contains_key(place);
-                by_right && tried.grants.get(*place).is_none_or(|grant| grant.is_none())
+                let permitted = tried.matches.beneficiaries.contains_key(place);
+                permitted && tried.grants.get(*place).is_none_or(|grant| grant.is_none())
             };
             let infos = (0..).zip(&self.workloads.infos).filter(|(_, info)| queues.contains(&info.queue));
             let running = infos.filter(|(place, info)| info.is_running() && !is_halted(place));
@@ -254,18 +255,21 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Returns true if a claim of another queue waits before this one and was not offered all that it needs.
-    fn is_behind_another(&self, tried: &Try<'_>, place: usize) -> bool {
+    fn is_behind_another(&self, tried: &Attempt<'_>, place: usize) -> bool {
         let rank = |place: usize| self.workloads.rank.get(place).copied();
         let queue = self.workloads.infos.get(place).and_then(|info| info.queue);
-        let is_other = |other: usize| Some(other) != queue && self.free.overlap(Some(other), queue);
+        let is_other = |other: usize| Some(other) != queue && self.reclaimable.overlap(Some(other), queue);
         let others = tried.heads.iter().filter(|(other, _)| is_other(**other)).flat_map(|(_, heads)| heads);
         others.into_iter().any(|head| head.reserved < head.needs.gpus && rank(head.place) < rank(place))
     }
 
-    fn attempt(&self, limits: Limits, judge: &Judge<'_>) -> Result<Try<'a>, Error> {
+    fn attempt(&self, limits: Limits, checker: &PreemptionChecker<'_>) -> Result<Attempt<'a>, Error> {
         let queues = self.snapshot.queues;
-        let mut budgets =
-            Budgets { queues, usage: ResourceUsage::new(queues, &self.ground.pools), free: self.free.clone() };
+        let mut budgets = Budgets {
+            queues,
+            usage: ResourceUsage::new(queues, &self.available.pools),
+            reclaimable: self.reclaimable.clone(),
+        };
         let mut grants = vec![Grant::NONE; self.workloads.infos.len()];
         for (place, (info, slot)) in self.workloads.infos.iter().zip(&mut grants).enumerate() {
             if limits.is_fixed(place, info) {
@@ -274,38 +278,46 @@ impl<'a> DecisionBuilder<'a> {
                     budgets.usage.charge(queue, info.held.gpu_type, info.held.gpus);
                 }
                 if !info.placed {
-                    budgets.free.take_on(info.queue, info.held.gpu_type, &info.places, (info.width, info.held.gpus));
+                    budgets.reclaimable.take_on(
+                        info.queue,
+                        info.held.gpu_type,
+                        &info.places,
+                        (info.width, info.held.gpus),
+                    );
                 }
             } else if let Some(queue) = info.queue {
-                budgets.free.hold(queue, &info.places, info.width);
+                budgets.reclaimable.hold(queue, &info.places, info.width);
             }
         }
         let mut memories = self.memories.clone();
         let mut heads: BTreeMap<usize, Vec<Head>> = BTreeMap::new();
         let mut left: BTreeMap<usize, Arc<NodeSet>> = BTreeMap::new();
-        let lines: BTreeMap<usize, Line<'_>> = (self.workloads.lines.keys())
+        let orderings: BTreeMap<usize, QueueOrdering<'_>> = (self.workloads.members.keys())
             .filter_map(|&queue| {
                 let owner = queues.get(queue)?;
                 let (now, workloads, limits) = (self.snapshot.now, &self.workloads, &limits);
-                Some((queue, Line { now, workloads, queue, owner, settings: owner.settings.as_ref()?, limits }))
+                Some((
+                    queue,
+                    QueueOrdering { now, workloads, queue, owner, settings: owner.settings.as_ref()?, limits },
+                ))
             })
             .collect();
-        let demand = |(&queue, line): (&usize, &Line<'_>)| QueueDemand {
+        let demand = |(&queue, ordering): (&usize, &QueueOrdering<'_>)| QueueDemand {
             queue,
-            wants: line.wants(),
-            used: BudgetUse { charge: line.kept(), kept_back: Pools::new() },
+            wants: ordering.wants(),
+            used: BudgetUse { charge: ordering.kept(), kept_back: Pools::new() },
         };
-        let mut demands: Vec<QueueDemand> = lines.iter().map(demand).collect();
+        let mut demands: Vec<QueueDemand> = orderings.iter().map(demand).collect();
         for demand in &demands {
             for (&gpu_type, &gpus) in &demand.used.charge {
                 budgets.usage.charge(demand.queue, gpu_type, gpus);
-                budgets.free.take(demand.queue, gpu_type, gpus);
+                budgets.reclaimable.take(demand.queue, gpu_type, gpus);
             }
         }
         budgets.run(&mut demands, |queue, budget| {
             let mut memory = self.memories.get(&queue).cloned().unwrap_or_default();
-            let Some(line) = lines.get(&queue) else { return Ok(BudgetUse::default()) };
-            let filled = line.fill(budget, &mut memory, &mut grants)?;
+            let Some(ordering) = orderings.get(&queue) else { return Ok(BudgetUse::default()) };
+            let filled = ordering.fill(budget, &mut memory, &mut grants)?;
             let kept_back = queues.get(queue).map(|queue| filled.kept_back(queue)).unwrap_or_default();
             memories.insert(queue, memory);
             heads.insert(queue, filled.heads);
@@ -313,15 +325,15 @@ impl<'a> DecisionBuilder<'a> {
             left.extend(filled.left);
             Ok::<_, policy::Error>(BudgetUse { charge: filled.charge, kept_back })
         })?;
-        drop(lines);
+        drop(orderings);
         let all: Vec<Head> = heads.values().flatten().copied().collect();
-        let placed = place(&self.workloads, &self.ground, &grants, (&all, &left), self.snapshot.packing)?;
-        let matches = judge.matches(&grants, &limits);
-        Ok(Try { budgets, grants, heads, limits, placed, matches, memories })
+        let placed = place(&self.workloads, &self.available, &grants, (&all, &left), self.snapshot.packing)?;
+        let matches = checker.matches(&grants, &limits);
+        Ok(Attempt { budgets, grants, heads, limits, placed, matches, memories })
     }
 
-    /// Differences between a try and what is held.
-    fn changes(&self, tried: &Try<'_>) -> BTreeMap<usize, Change> {
+    /// Returns the differences between an attempt and what is held.
+    fn changes(&self, tried: &Attempt<'_>) -> BTreeMap<usize, Change> {
         let mut changes = BTreeMap::new();
         for (&place, on) in &tried.placed.on {
             let (Some(info), Some(grant)) = (self.workloads.infos.get(place), tried.grants.get(place)) else {
@@ -338,8 +350,8 @@ impl<'a> DecisionBuilder<'a> {
         changes
     }
 
-    /// Makes a try what is held, so that it can be asked about again.
-    fn take_over(&mut self, tried: &Try<'_>, changes: &BTreeMap<usize, Change>) {
+    /// Makes the result of an attempt what is held, for the next pass.
+    fn take_over(&mut self, tried: &Attempt<'_>, changes: &BTreeMap<usize, Change>) {
         let now = self.snapshot.now;
         for &place in changes.keys() {
             let (Some(info), Some(&grant), Some(on)) =
@@ -368,7 +380,7 @@ impl<'a> DecisionBuilder<'a> {
         self.memories.clone_from(&tried.memories);
     }
 
-    /// First time at which the decision may be another without news.
+    /// Returns the first time at which the decision may be another without news.
     fn wake(&self, waiting: bool, changes: &BTreeMap<usize, Change>) -> Option<Micros> {
         let now = self.snapshot.now;
         let of_policy = |(&queue, memory): (&usize, &Memory)| {
@@ -394,7 +406,7 @@ impl<'a> DecisionBuilder<'a> {
     }
 }
 
-/// Kind of a change.
+/// Returns the kind of a change.
 fn why(info: &Info, grant: Grant, beneficiary: Option<&Info>) -> Why {
     let is_foreign = beneficiary.is_some_and(|gainer| gainer.queue != info.queue);
     match (info.held.gpus, grant.gpus) {

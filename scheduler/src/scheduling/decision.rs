@@ -1,4 +1,4 @@
-//! A decision: targets, and why a claim is pending.
+//! Holds the output of a decision: targets, and why a claim is pending.
 //!
 //! Plain values; decides nothing. Tests: through [`super::decide`].
 
@@ -11,17 +11,17 @@ use crate::job::JobError;
 use crate::memory::MemoryChange;
 use crate::units::{GpuType, Micros};
 
-/// Decision on a snapshot.
+/// Output of a decision on a snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     /// One target per claim, in the order of the claims.
     pub targets: Vec<Target>,
     /// Change of the policies' memory, for [`super::History::apply`].
     pub memory: MemoryChange,
-    /// Time at which to ask again if nothing happens before; `None`: never.
+    /// Time of the next decision if nothing happens before; `None`: never.
     pub wake: Option<Micros>,
-    /// Claims that hold nothing from now on, by queue and place in line.
-    pub waits: Vec<Wait>,
+    /// Claims that hold nothing from now on, by queue and position in it.
+    pub pending: Vec<PendingClaim>,
 }
 
 /// Decided workers of a claim.
@@ -60,7 +60,7 @@ pub enum Why {
     Reclaimed,
     /// It gives up all workers to a claim of its queue.
     Preempted,
-    /// It goes to another GPU type, as its policy says.
+    /// It changes to another GPU type, as its policy says.
     Retyped,
     /// Workers on nodes that are gone are replaced elsewhere.
     Replaced,
@@ -70,12 +70,12 @@ pub enum Why {
 
 /// A claim that holds nothing, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wait {
+pub struct PendingClaim {
     /// The claim.
     pub id: Text,
     /// Index of its queue; `None`: it has none.
     pub queue: Option<usize>,
-    /// Place in line within its queue, from 1.
+    /// Position in its queue, from 1.
     pub place: u32,
     /// GPUs that it needs to start.
     pub needs: u32,
@@ -102,9 +102,9 @@ pub enum Reason {
     NoQueue,
     /// Its queue admits nothing new.
     Paused,
-    /// Its last start failed; it is tried again then.
+    /// Its last start failed; time of the next try.
     BackOff(Micros),
-    /// Its description is faulty.
+    /// Its description is faulty: what is wrong.
     Faulty(String),
     /// It needs more than its queue may ever use.
     NeverQuota,
@@ -126,7 +126,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Wait {
+impl fmt::Display for PendingClaim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { needs, width, quota_left, quota, nodes_left, nodes, widest, .. } = self;
         let needs = if *needs == 1 { "1 GPU".to_owned() } else { format!("{needs} GPUs") };

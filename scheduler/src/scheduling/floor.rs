@@ -1,4 +1,4 @@
-//! Workers on nodes, kept between decisions.
+//! Keeps workers on nodes between decisions of a study.
 //!
 //! Workers stay where they are, and are moved only where that is worth its price ([`settle`]). Tests: in `studies`.
 
@@ -9,7 +9,7 @@ use model::Text;
 use crate::job::Grant;
 use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Prices, settle};
 
-/// The nodes, and the workers on them.
+/// Nodes, and the workers on them.
 #[derive(Debug)]
 pub struct Floor {
     nodes: Vec<Node>,
@@ -42,7 +42,7 @@ impl Floor {
         Ok(plan.migrated.into_iter().map(|(job, _)| job).collect())
     }
 
-    /// Number of nodes that a job is on.
+    /// Returns the number of nodes that a job is on.
     pub fn span(&self, job: &Text) -> usize {
         self.placement.get(job).into_iter().flatten().collect::<BTreeSet<_>>().len()
     }

@@ -1,6 +1,6 @@
-//! A claim as a decision reads it: sizes in GPUs, what it holds, whether it may be changed, and its view for policies.
+//! Reads the snapshot: of each claim its sizes in GPUs, what it holds, whether it may be changed, and its view for policies.
 //!
-//! Owns reading the snapshot; decides nothing about budgets. Tests: through [`super::decide`].
+//! The names are kueue's: `workload.Info` is a job with what its queue needs to know of it. Decides nothing about budgets. Tests: through [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,15 +62,15 @@ impl Info {
     }
 }
 
-/// All claims, in their orders.
+/// All claims of a snapshot, in their orders.
 #[derive(Debug)]
 pub(super) struct Workloads {
     /// In the order of the snapshot.
     pub(super) infos: Vec<Info>,
-    /// Place of each in the order of all lines.
+    /// Rank of each in the order of all queues.
     pub(super) rank: Vec<u32>,
-    /// Members of each queue, in line order.
-    pub(super) lines: BTreeMap<usize, Vec<usize>>,
+    /// Claims of each queue, in the order of the queue.
+    pub(super) members: BTreeMap<usize, Vec<usize>>,
     /// Unit in which each queue is decided, in GPUs.
     pub(super) steps: BTreeMap<usize, u32>,
     /// Most GPUs that each queue may ever use.
@@ -115,16 +115,16 @@ impl Workloads {
             .collect();
         let order = queue_order(&mut infos, snapshot);
         let mut rank = vec![0_u32; infos.len()];
-        let mut lines: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (turn, place) in (0..).zip(order) {
             if let Some(slot) = rank.get_mut(place) {
                 *slot = turn;
             }
             if let Some(queue) = infos.get(place).and_then(|info| info.queue) {
-                lines.entry(queue).or_default().push(place);
+                members.entry(queue).or_default().push(place);
             }
         }
-        Self { infos, rank, lines, steps, most, reaches }
+        Self { infos, rank, members, steps, most, reaches }
     }
 
     /// Returns the GPUs of a type on all nodes that a claim may use, and on the largest of them.
@@ -139,9 +139,9 @@ impl Workloads {
     pub(super) fn limits(&self, queues: &[QueueSnapshot]) -> Vec<(usize, NodeSet)> {
         let limit = |(place, queue): (usize, &QueueSnapshot)| {
             let own = queue.settings.as_ref()?.nodes.as_ref();
-            let line = self.lines.get(&place).map_or(&[][..], Vec::as_slice);
+            let own_members = self.members.get(&place).map_or(&[][..], Vec::as_slice);
             let reaches: BTreeSet<Option<usize>> =
-                line.iter().filter_map(|&info| self.infos.get(info)).map(|info| info.reach).collect();
+                own_members.iter().filter_map(|&info| self.infos.get(info)).map(|info| info.reach).collect();
             let among = |reach: &Option<usize>| self.reaches.get(*reach).and_then(|reach| reach.among.as_ref());
             let parts: Option<Vec<&Arc<NodeSet>>> = reaches.iter().map(among).collect();
             let nodes = match parts.as_deref() {
@@ -157,8 +157,8 @@ impl Workloads {
     }
 
     /// Counts what no claim holds on the nodes that claims can use.
-    pub(super) fn count_free(&mut self, ground: &Ground) {
-        self.reaches.count(&self.infos, &ground.nodes);
+    pub(super) fn count_free(&mut self, available: &AvailableNodes) {
+        self.reaches.count(&self.infos, &available.nodes);
     }
 
     /// Returns true if a claim could use a node on which another one has workers.
@@ -167,7 +167,7 @@ impl Workloads {
     }
 }
 
-/// Places by priority where it counts, submission, id. A second claim of one id is barred.
+/// Returns the indices of claims by priority where it counts, submission and id. A second claim of one id is barred.
 fn queue_order(infos: &mut [Info], snapshot: &Snapshot<'_>) -> Vec<usize> {
     let counts = |queue: Option<usize>| {
         let settings = queue.and_then(|queue| snapshot.queues.get(queue)).and_then(|queue| queue.settings.as_ref());
@@ -193,8 +193,8 @@ fn queue_order(infos: &mut [Info], snapshot: &Snapshot<'_>) -> Vec<usize> {
     order
 }
 
-/// Numbers of workers that all nodes of a reach could hold together if they were empty, by GPU type. They are counted once for all
-/// claims of one reach, width and needs.
+/// Numbers of workers that all nodes of a reach could hold together if they were empty, by GPU type. Counts once for all claims of
+/// one reach, width and needs.
 #[derive(Debug)]
 struct HeldTogether<'a> {
     /// All nodes, in the order of their names.
@@ -229,7 +229,7 @@ impl<'a> HeldTogether<'a> {
     }
 }
 
-/// Reason why a claim could not even start alone; `None`: it could. `workers`: those that all its nodes hold together when empty.
+/// Returns the reason why a claim could not even start alone; `None`: it could. `workers`: those that all its nodes hold when empty.
 fn infeasible(info: &Info, most: Option<&Pools>, workers: &Workers) -> Option<Reason> {
     let fits = |gpu_type: GpuType| {
         let workers = workers.get(&gpu_type).copied().unwrap_or_default();
@@ -300,7 +300,7 @@ fn info(
             Ok(()) => settings.paused.then_some(Reason::Paused),
         },
     };
-    // A decision is never taken back at the time it was made; what runs is left alone for longer.
+    // A decision is never reverted at the time it was made; a running claim is protected for longer.
     let least = Micros(1);
     let alone = match settings {
         Some((_, settings)) if !held.is_none() => settings.min_run.max(least),
@@ -330,15 +330,15 @@ fn info(
     }
 }
 
-/// The nodes by name, as they can be used: without the room of claims that stay, and closed ones without free room.
+/// Nodes by name with the room that can be used: without that of claims that stay, and of closed nodes without what is free.
 #[derive(Debug, Clone)]
-pub(super) struct Ground {
+pub(super) struct AvailableNodes {
     pub(super) nodes: Vec<Node>,
     /// GPUs by type.
     pub(super) pools: Pools,
 }
 
-impl Ground {
+impl AvailableNodes {
     pub(super) fn new(snapshot: &Snapshot<'_>) -> Self {
         let mut fixed: BTreeMap<&str, u32> = BTreeMap::new();
         let mut held: BTreeMap<&str, u32> = BTreeMap::new();

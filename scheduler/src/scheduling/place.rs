@@ -1,7 +1,7 @@
-//! Nodes for what was granted.
+//! Places grants on nodes.
 //!
 //! Workers that run stay; the last ones of a claim that shrinks go. Only what is new, or has lost its node, is placed, in
-//! line order; a claim that waits first takes the room it needs before those behind it. Nothing that runs is moved. Tests:
+//! the order of the queues; a head takes the room it needs before those behind it. Nothing that runs is moved. Tests:
 //! through [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +11,8 @@ use model::Text;
 
 use crate::job::Grant;
 use crate::placement::{Demand, Node, NodeSet, Packing, Placement, PlacementError, Prices, settle};
-use crate::scheduling::info::{Ground, Info, Workloads};
-use crate::scheduling::line::Head;
+use crate::scheduling::info::{AvailableNodes, Info, Workloads};
+use crate::scheduling::ordering::Head;
 
 /// Nodes of all claims.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ pub(super) struct Placed {
 /// Places the grants. What is reserved for `heads` takes room, and is not placed. `left`: nodes that claims behind them are limited to.
 pub(super) fn place(
     workloads: &Workloads,
-    ground: &Ground,
+    available: &AvailableNodes,
     grants: &[Grant],
     (heads, left): (&[Head], &BTreeMap<usize, Arc<NodeSet>>),
     packing: Packing,
@@ -80,9 +80,9 @@ pub(super) fn place(
     let heads = heads.iter().filter(|head| !known.contains(&head.place));
     let reserved = |head: &Head| demand(head.place, Grant::of(head.needs.gpu_type, head.reserved), false);
     demands.extend(heads.filter_map(reserved));
-    let nodes = room(ground, &stays);
-    // Places are told among the nodes that have room.
-    if nodes.len() < ground.nodes.len() {
+    let nodes = room(available, &stays);
+    // Indices count the nodes that have room.
+    if nodes.len() < available.nodes.len() {
         for demand in &mut demands {
             let open = |among: &Arc<NodeSet>| {
                 let open = nodes.iter().enumerate().filter(|(_, (place, _))| among.contains(*place));
@@ -107,8 +107,8 @@ pub(super) fn place(
 }
 
 /// Returns the nodes that have room beside workers that stay, with their places among all. The others take nothing.
-fn room(ground: &Ground, stays: &[(&Info, usize)]) -> Vec<(usize, Node)> {
-    let mut slots: Vec<u32> = ground.nodes.iter().map(|node| node.slots).collect();
+fn room(available: &AvailableNodes, stays: &[(&Info, usize)]) -> Vec<(usize, Node)> {
+    let mut slots: Vec<u32> = available.nodes.iter().map(|node| node.slots).collect();
     for (info, workers) in stays {
         for place in info.places.iter().take(*workers) {
             if let Some(left) = slots.get_mut(*place) {
@@ -116,7 +116,7 @@ fn room(ground: &Ground, stays: &[(&Info, usize)]) -> Vec<(usize, Node)> {
             }
         }
     }
-    let open = ground.nodes.iter().zip(slots).enumerate().filter(|(_, (_, slots))| *slots > 0);
+    let open = available.nodes.iter().zip(slots).enumerate().filter(|(_, (_, slots))| *slots > 0);
     let mut open: Vec<(usize, Node)> =
         open.map(|(place, (node, slots))| (place, Node { slots, ..node.clone() })).collect();
     for (info, workers) in stays.iter().filter(|(info, _)| !info.needs.is_empty()) {

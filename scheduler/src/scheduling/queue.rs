@@ -1,4 +1,4 @@
-//! Queues and cohorts: quota, limits of borrowing and lending, permission to take GPUs from others.
+//! Holds queues and cohorts: quota, limits of borrowing and lending, permission to take GPUs from other jobs.
 //!
 //! Plain values; [`super::resource_usage`] adds up their use, [`super::budgets`] shares GPUs out. Tests: there.
 
@@ -47,7 +47,7 @@ pub enum WithinQueue {
 /// Permission of a queue to take back GPUs of its own from queues that borrowed them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reclaim {
-    /// None: it waits until borrowers end.
+    /// None: its jobs wait until borrowers end.
     Never,
     /// From jobs of lower priority.
     LowerPriority,
@@ -77,13 +77,13 @@ pub struct QueueSettings {
     pub within: WithinQueue,
     /// Permission towards queues that borrowed from this one.
     pub reclaim: Reclaim,
-    /// Time for which its jobs are left alone after each change.
+    /// Time for which its jobs are protected after each change.
     pub min_run: Micros,
     /// Rule for passing a job that waits.
     pub backfill: Backfill,
-    /// True if nothing new is admitted; what runs goes on.
+    /// True if nothing new is admitted; running jobs continue.
     pub paused: bool,
-    /// Nodes that take new workers of its jobs; `None`: all. Workers that run elsewhere go on.
+    /// Nodes that take new workers of its jobs; `None`: all. Workers that run elsewhere continue.
     pub nodes: Option<Arc<BTreeSet<Text>>>,
 }
 
@@ -119,22 +119,22 @@ pub struct QueueSnapshot {
     pub weight: u32,
     /// Priority of the queue: what is lent is offered to a higher one first.
     pub priority: i32,
-    /// Settings of a queue; `None`: a cohort, which has no jobs of its own.
+    /// Settings of a queue; `None`: a cohort, which has no jobs.
     pub settings: Option<QueueSettings>,
 }
 
 impl QueueSnapshot {
-    /// Returns a queue of its own with all there is.
+    /// Returns a queue without a cohort and without a quota.
     pub fn root(name: impl Into<Text>, settings: QueueSettings) -> Self {
         Self { name: name.into(), parent: None, quota: None, weight: 1, priority: 0, settings: Some(settings) }
     }
 
-    /// Quota of a type; `None`: without a limit.
+    /// Returns its quota of a type; `None`: without a limit.
     pub fn quota(&self, gpu_type: GpuType) -> Option<Quota> {
         self.quota.as_ref().map(|quota| quota.get(&gpu_type).copied().unwrap_or_default())
     }
 
-    /// Most GPUs of a type that it may ever use.
+    /// Returns the number of GPUs of a type that it may use at most.
     pub fn ceiling(&self, gpu_type: GpuType) -> u32 {
         let borrowing = |quota: Quota| if self.parent.is_some() { quota.borrowing } else { 0 };
         self.quota(gpu_type).map_or(u32::MAX, |quota| quota.nominal.saturating_add(borrowing(quota)))

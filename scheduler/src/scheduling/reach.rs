@@ -1,4 +1,4 @@
-//! Reaches: the nodes that could take a claim's workers, and what is free on them.
+//! Computes reaches: the nodes that could take a claim's workers, and what is free on them.
 //!
 //! A claim reaches the nodes of its queue that fit it and do not refuse it. It can *use* those of them that have the GPUs of one worker
 //! when they are empty. Claims of one queue, one set of fitting nodes and one width share a reach, so a decision walks the nodes once for each.
@@ -143,7 +143,7 @@ impl Reaches {
         on.iter().filter_map(|node| self.names.binary_search(node).ok()).collect()
     }
 
-    /// Counts what is free, given what each claim holds. `nodes`: those of the ground, without the room of claims that stay.
+    /// Counts what is free, given what each claim holds. `nodes`: the available ones, without the room of claims that stay.
     pub(super) fn count(&mut self, infos: &[Info], nodes: &[Node]) {
         if self.limited.is_empty() {
             return;
@@ -205,7 +205,7 @@ impl Reaches {
     }
 }
 
-/// Returns what tells a set of names that claims share from another.
+/// Returns the identity of a set of names that claims share.
 fn address(names: &Arc<BTreeSet<Text>>) -> usize {
     Arc::as_ptr(names).addr()
 }

@@ -1,4 +1,4 @@
-//! Input of a decision: claims, nodes and queues at one time.
+//! Holds the input of a decision: claims, nodes and queues at one time.
 //!
 //! Plain values; decides nothing. Tests: through [`super::decide`].
 
@@ -42,7 +42,7 @@ pub enum Fixed {
     No,
     /// Its number of workers; lost ones are replaced. A job that is not preemptible, or in a restart.
     Size,
-    /// Its workers and their nodes. A pod of others, or a job whose pods are under way.
+    /// Its workers and their nodes. A pod of another owner, or a job whose pods are being created.
     Place,
 }
 

@@ -1,4 +1,4 @@
-//! Workers of several GPUs, for policies that think in GPUs and grow by one.
+//! Converts GPUs to steps: policies grant GPUs one by one, and workers may have several.
 //!
 //! A queue whose workers all have one width is decided in units of that width, exactly. With several widths the unit is
 //! their greatest common divisor; what a policy gives is rounded down to whole workers, and what that leaves goes to the
@@ -6,7 +6,7 @@
 
 use crate::job::{Curve, Grant, JobView, Speeds};
 
-/// Greatest common divisor of widths; 1 of none.
+/// Returns the greatest common divisor of widths; 1 of none.
 pub(super) fn common(widths: impl IntoIterator<Item = u32>) -> u32 {
     let gcd = |a: u32, b: u32| {
         let (mut a, mut b) = (a, b);
@@ -18,12 +18,12 @@ pub(super) fn common(widths: impl IntoIterator<Item = u32>) -> u32 {
     widths.into_iter().fold(0, gcd).max(1)
 }
 
-/// GPUs in units of a step, rounded down.
+/// Returns GPUs in units of a step, rounded down.
 pub(super) fn in_steps(gpus: u32, step: u32) -> u32 {
     gpus.checked_div(step).unwrap_or_default()
 }
 
-/// GPUs of whole workers only.
+/// Returns the GPUs of whole workers only.
 pub(super) fn whole(gpus: u32, width: u32) -> u32 {
     in_steps(gpus, width).saturating_mul(width)
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use model::Text;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{
-    Claim, Decision, Fixed, History, QueueSettings, QueueSnapshot, Quota, Reason, Sizes, Snapshot, SpeedEstimate,
-    Usage, Wait, decide,
+    Claim, Decision, Fixed, History, PendingClaim, QueueSettings, QueueSnapshot, Quota, Reason, Sizes, Snapshot,
+    SpeedEstimate, Usage, decide,
 };
 use scheduler::{Curve, GpuMicros, GpuType, Micros, Speeds, by_name};
 
@@ -232,5 +232,5 @@ pub(crate) fn changes(decision: &Decision) -> Vec<String> {
 
 /// Returns the pending claims of a decision: position, name, reason.
 pub(crate) fn waiting(decision: &Decision) -> Vec<(u32, &str, &Reason)> {
-    decision.waits.iter().map(|Wait { id, place, reason, .. }| (*place, &**id, reason)).collect()
+    decision.pending.iter().map(|PendingClaim { id, place, reason, .. }| (*place, &**id, reason)).collect()
 }

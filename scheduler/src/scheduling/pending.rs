@@ -1,4 +1,4 @@
-//! The reason for which each claim waits, and its place in line.
+//! Describes pending claims: their position in the queue, and the reason why they wait.
 //!
 //! Derived from a decision; changes nothing. Tests: through [`super::decide`].
 
@@ -6,25 +6,25 @@ use std::collections::BTreeMap;
 
 use crate::job::Grant;
 use crate::scheduling::budgets::Budgets;
-use crate::scheduling::decision::{Reason, Wait};
+use crate::scheduling::decision::{PendingClaim, Reason};
 use crate::scheduling::info::{Info, Workloads};
-use crate::scheduling::line::{Head, Limits};
+use crate::scheduling::ordering::{Head, Limits};
 use crate::scheduling::snapshot::{Pools, count};
 
-/// Describes the claims that hold nothing, in the order of their lines; those without a queue come last.
-pub(super) fn waits(
+/// Returns the claims that hold nothing, in the order of their queues; those without a queue come last.
+pub(super) fn pending(
     workloads: &Workloads,
     budgets: &Budgets<'_>,
     limits: &Limits,
     grants: &[Grant],
     heads: &BTreeMap<usize, Vec<Head>>,
-) -> Vec<Wait> {
+) -> Vec<PendingClaim> {
     let is_waiting = |place: &usize| grants.get(*place).is_some_and(|grant| grant.is_none());
-    let mut waits = Vec::new();
-    for (&queue, line) in &workloads.lines {
+    let mut pending = Vec::new();
+    for (&queue, members) in &workloads.members {
         let heads = heads.get(&queue).map_or(&[][..], Vec::as_slice);
-        for (turn, place) in (1..).zip(line.iter().copied().filter(is_waiting)) {
-            waits.extend(wait(workloads, budgets, limits, heads, place, turn));
+        for (turn, place) in (1..).zip(members.iter().copied().filter(is_waiting)) {
+            pending.extend(pending_claim(workloads, budgets, limits, heads, place, turn));
         }
     }
     let without =
@@ -32,19 +32,19 @@ pub(super) fn waits(
     let mut without: Vec<usize> = without.filter(is_waiting).collect();
     without.sort_by_key(|&place| workloads.rank.get(place).copied());
     for (turn, place) in (1..).zip(without) {
-        waits.extend(wait(workloads, budgets, limits, &[], place, turn));
+        pending.extend(pending_claim(workloads, budgets, limits, &[], place, turn));
     }
-    waits
+    pending
 }
 
-fn wait(
+fn pending_claim(
     workloads: &Workloads,
     budgets: &Budgets<'_>,
     limits: &Limits,
     heads: &[Head],
     place: usize,
     turn: u32,
-) -> Option<Wait> {
+) -> Option<PendingClaim> {
     let info = workloads.infos.get(place)?;
     let of = |pools: Option<&Pools>| pools.map_or(0, |pools| count(pools, info.home));
     // GPUs reserved for a claim are still there for it.
@@ -52,12 +52,12 @@ fn wait(
     let quota = of(info.queue.and_then(|queue| workloads.most.get(&queue)));
     let left = info.queue.map_or(0, |queue| budgets.usage.left(queue, info.home));
     let quota_left = left.saturating_add(reserved).min(quota);
-    let open = budgets.free.count(info.queue, info.home).saturating_add(reserved);
+    let open = budgets.reclaimable.count(info.queue, info.home).saturating_add(reserved);
     let nodes_left = workloads.reaches.free(info.reach, info.home).map_or(open, |free| free.min(open));
     let reason = reason(info, limits, heads, (place, workloads), (quota_left, nodes_left));
     let (id, queue, needs, width) = (info.id.clone(), info.queue, info.min, info.width);
     let (nodes, widest) = workloads.room(info, info.home);
-    Some(Wait { id, queue, place: turn, needs, width, quota_left, quota, nodes_left, nodes, widest, reason })
+    Some(PendingClaim { id, queue, place: turn, needs, width, quota_left, quota, nodes_left, nodes, widest, reason })
 }
 
 fn reason(

@@ -1,4 +1,5 @@
-//! One queue with a budget: its policy asked class by class, whole workers, and the reservation of the first that waits.
+//! Orders the claims of one queue within its budget: its policy asked class by class, whole workers, and the reservation of the
+//! first claim that waits.
 //!
 //! Owns the rules around a policy within a queue. It must not look at other queues or at nodes. Tests: through
 //! [`super::decide`].
@@ -17,7 +18,7 @@ use crate::scheduling::snapshot::{Pools, add, count, take};
 use crate::scheduling::steps::{in_steps, whole};
 use crate::units::{GpuType, Micros};
 
-/// Limits on what a decision may change, found out while deciding. They only ever grow.
+/// Limits on what a decision may change, found by its attempts. They only grow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Limits {
     /// GPUs that running claims keep at least.
@@ -47,7 +48,7 @@ impl Limits {
     }
 }
 
-/// A claim that waits first in its line, and the GPUs reserved for it.
+/// Head of a queue: its first claim that waits, and the GPUs reserved for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) place: usize,
@@ -56,7 +57,7 @@ pub(super) struct Head {
     pub(super) reserved: u32,
 }
 
-/// Result of one queue: GPUs that count for it, and who waits first.
+/// Result of one queue: GPUs that count for it, and its heads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Filled {
     pub(super) charge: Pools,
@@ -82,7 +83,7 @@ impl Filled {
 }
 
 /// One queue while it is filled.
-pub(super) struct Line<'a> {
+pub(super) struct QueueOrdering<'a> {
     pub(super) now: Micros,
     pub(super) workloads: &'a Workloads,
     pub(super) queue: usize,
@@ -91,13 +92,13 @@ pub(super) struct Line<'a> {
     pub(super) limits: &'a Limits,
 }
 
-impl Line<'_> {
+impl QueueOrdering<'_> {
     fn info(&self, place: usize) -> Option<&Info> {
         self.workloads.infos.get(place)
     }
 
     fn members(&self) -> &[usize] {
-        self.workloads.lines.get(&self.queue).map_or(&[], Vec::as_slice)
+        self.workloads.members.get(&self.queue).map_or(&[], Vec::as_slice)
     }
 
     fn step(&self) -> u32 {
@@ -110,7 +111,7 @@ impl Line<'_> {
         self.info(place).is_some_and(|info| !self.limits.is_fixed(place, info) && !is_out && info.barred.is_none())
     }
 
-    /// GPUs that the claims to be decided could use at most, on their home types; what finds no room waits for its minimum.
+    /// Returns the GPUs that the claims to be decided could use at most, on their home types; what finds no room waits for its minimum.
     pub(super) fn wants(&self) -> Pools {
         let mut wants = Pools::new();
         for &place in self.members() {
@@ -124,14 +125,14 @@ impl Line<'_> {
         wants
     }
 
-    /// GPUs that a running claim keeps, also beyond the budget.
+    /// Returns the GPUs that a running claim keeps, also beyond the budget.
     fn kept_by(&self, place: usize) -> Option<Grant> {
         let info = self.info(place).filter(|info| info.is_running() && self.takes_part(place))?;
         let gpus = self.limits.keep.get(&place).filter(|_| !self.limits.loose.contains(&place))?;
         Some(Grant::of(info.held.gpu_type, *gpus))
     }
 
-    /// GPUs that claims keep, also beyond the budget.
+    /// Returns the GPUs that claims keep, also beyond the budget.
     pub(super) fn kept(&self) -> Pools {
         let mut kept = Pools::new();
         for grant in self.members().iter().filter_map(|&place| self.kept_by(place)) {
@@ -174,7 +175,7 @@ impl Line<'_> {
                 add(&mut filled.charge, grant.gpu_type, grant.gpus);
             }
         }
-        // The rest of the budget is kept for the first in line, so that it is not lent.
+        // The rest of the budget is kept for the heads, so that it is not lent.
         for head in &mut filled.heads {
             // Not what is free: a budget that depends on who holds what would be taken back by the next decision.
             let reach = self.info(head.place).and_then(|info| info.reach);
@@ -186,7 +187,7 @@ impl Line<'_> {
         Ok(filled)
     }
 
-    /// Members by priority, where it counts; each class in line order.
+    /// Returns the members by priority, where it counts; each class in the order of the queue.
     fn classes(&self) -> Vec<Vec<usize>> {
         if !self.settings.by_priority {
             return vec![self.members().to_vec()];
@@ -195,8 +196,8 @@ impl Line<'_> {
         self.members().chunk_by(|&a, &b| priority(a) == priority(b)).map(<[usize]>::to_vec).collect()
     }
 
-    /// Asks the policy about one class, again without each that would have less than it keeps: it has that. A policy is not told of it as
-    /// a minimum, because what is left would then be handed out beyond it, to others than asked about the same jobs before.
+    /// Asks the policy about one class, again without each claim that would have less than it keeps: it has that. The policy does not get
+    /// it as a minimum: it would then grant the rest beyond it, to other jobs than in an earlier decision on the same jobs.
     fn class(
         &self,
         members: &[usize],
@@ -235,7 +236,7 @@ impl Line<'_> {
         }
     }
 
-    /// Grants in GPUs, as the policy has them.
+    /// Returns the grants of the policy, in GPUs.
     fn ask(
         &self,
         places: &[usize],
@@ -281,8 +282,8 @@ impl Line<'_> {
         }
     }
 
-    /// Keeps what the first claim that waits could use from those behind it. They start, or grow, in line order as far as
-    /// they fit; the first that does not fit ends that on all nodes it could use.
+    /// Reserves what the first claim that waits could use. Those behind it start, or grow, in the order of the queue as far as they
+    /// fit; the first that does not fit ends that on all nodes it could use.
     fn reserve(
         &self,
         class: &[usize],
@@ -301,7 +302,7 @@ impl Line<'_> {
         };
         let Some(first) = class.iter().position(|&place| waits(place, grants)) else { return };
         let behind = class.get(first..).unwrap_or_default();
-        // Gains of those behind are withdrawn, and granted again in line order.
+        // Gains of those behind are withdrawn, and granted again in the order of the queue.
         let mut wishes: Vec<(usize, Grant)> = Vec::new();
         for &place in behind {
             let (Some(info), Some(slot)) = (self.info(place), grants.get_mut(place)) else { continue };

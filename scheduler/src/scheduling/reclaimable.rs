@@ -1,4 +1,4 @@
-//! GPUs that no queue uses yet, while a decision shares them out.
+//! Counts reclaimable GPUs: those that a decision may share out, because they are free or because their claims may be changed.
 //!
 //! A queue may be limited to a part of the nodes. Nodes that are open to the same limited queues are one *group*, and GPUs are counted
 //! by group: so what a queue takes or reserves on its own nodes is not missing on others. Without limits there is one group for each
@@ -20,9 +20,9 @@ struct Group {
     queues: BTreeSet<usize>,
 }
 
-/// The GPUs, by group.
+/// Reclaimable GPUs, by group.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Free {
+pub(super) struct ReclaimableGpus {
     /// Those that fewer limited queues may use come first within a type.
     groups: Vec<Group>,
     /// Group of each node, by its place; empty while no queue is limited.
@@ -35,7 +35,7 @@ pub(super) struct Free {
     taken: BTreeMap<(usize, usize), u32>,
 }
 
-impl Free {
+impl ReclaimableGpus {
     /// Counts the GPUs of nodes, which are in the order of their names. `limits`: nodes of the queues that are limited to a part of them, as
     /// index.
     pub(super) fn new(limits: &[(usize, NodeSet)], nodes: &[Node]) -> Self {
@@ -49,13 +49,14 @@ impl Free {
             let sum = sums.entry(key((place, node))).or_default();
             *sum = sum.saturating_add(node.slots);
         }
-        let mut free = Self { limited: limits.iter().map(|(place, _)| *place).collect(), ..Self::default() };
+        let mut reclaimable = Self { limited: limits.iter().map(|(place, _)| *place).collect(), ..Self::default() };
         if !limits.is_empty() {
             let places: BTreeMap<_, usize> = sums.keys().zip(0..).collect();
-            free.on = nodes.iter().enumerate().filter_map(|node| places.get(&key(node)).copied()).collect();
+            reclaimable.on = nodes.iter().enumerate().filter_map(|node| places.get(&key(node)).copied()).collect();
         }
-        free.groups = sums.into_iter().map(|((gpu_type, _, queues), gpus)| Group { gpu_type, gpus, queues }).collect();
-        free
+        reclaimable.groups =
+            sums.into_iter().map(|((gpu_type, _, queues), gpus)| Group { gpu_type, gpus, queues }).collect();
+        reclaimable
     }
 
     /// Returns the GPU types with all GPUs of each.
@@ -206,51 +207,52 @@ mod tests {
         all.iter().map(|&(name, slots)| Node::new(name, slots)).collect()
     }
 
-    fn counts(free: &Free) -> [u32; 3] {
-        [0, 1, 2].map(|queue| free.count(Some(queue), TYPE))
+    fn counts(reclaimable: &ReclaimableGpus) -> [u32; 3] {
+        [0, 1, 2].map(|queue| reclaimable.count(Some(queue), TYPE))
     }
 
     #[test]
     fn without_limits_there_is_one_number() {
-        let mut free = Free::new(&limits(&[&[], &[], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
-        free.take(0, TYPE, 3);
-        free.take_on(Some(1), TYPE, &[0], (1, 2));
-        assert_eq!((free.types(), counts(&free)), (vec![(TYPE, 3)], [3; 3]));
-        free.take(2, TYPE, 5);
-        free.give(2, TYPE, 5);
-        assert_eq!(counts(&free), [5; 3], "what was taken beyond comes back as well");
+        let mut reclaimable = ReclaimableGpus::new(&limits(&[&[], &[], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        reclaimable.take(0, TYPE, 3);
+        reclaimable.take_on(Some(1), TYPE, &[0], (1, 2));
+        assert_eq!((reclaimable.types(), counts(&reclaimable)), (vec![(TYPE, 3)], [3; 3]));
+        reclaimable.take(2, TYPE, 5);
+        reclaimable.give(2, TYPE, 5);
+        assert_eq!(counts(&reclaimable), [5; 3], "what was taken beyond comes back as well");
     }
 
     #[test]
     fn what_one_queue_takes_is_not_missing_elsewhere() {
-        let mut free = Free::new(&limits(&[&[1], &[2, 3], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
-        assert_eq!(counts(&free), [4, 6, 10]);
-        free.take(0, TYPE, 9);
-        assert_eq!(counts(&free), [0, 6, 6], "its nodes have four");
-        free.give(0, TYPE, 4);
-        free.take_on(Some(2), TYPE, &[2, 2], (1, 2));
-        assert_eq!(counts(&free), [4, 4, 8]);
-        assert!(free.overlap(Some(0), Some(2)) && !free.overlap(Some(0), Some(1)));
+        let mut reclaimable =
+            ReclaimableGpus::new(&limits(&[&[1], &[2, 3], &[]]), &nodes(&[("n1", 4), ("n2", 4), ("n3", 2)]));
+        assert_eq!(counts(&reclaimable), [4, 6, 10]);
+        reclaimable.take(0, TYPE, 9);
+        assert_eq!(counts(&reclaimable), [0, 6, 6], "its nodes have four");
+        reclaimable.give(0, TYPE, 4);
+        reclaimable.take_on(Some(2), TYPE, &[2, 2], (1, 2));
+        assert_eq!(counts(&reclaimable), [4, 4, 8]);
+        assert!(reclaimable.overlap(Some(0), Some(2)) && !reclaimable.overlap(Some(0), Some(1)));
     }
 
     #[test]
     fn a_queue_takes_what_it_holds_and_then_what_fewest_may_use() {
-        let mut free = Free::new(&limits(&[&[1], &[1], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
-        let untouched = free.clone();
-        free.take(2, TYPE, 3);
-        assert_eq!(counts(&free), [4, 4, 5], "n2 is open to no limited queue");
-        free = untouched;
-        free.hold(2, &[0], 2);
-        free.take(2, TYPE, 3);
-        assert_eq!(counts(&free), [2, 2, 5], "two that it holds on n1, and one on n2");
-        free.give(2, TYPE, 3);
-        assert_eq!(counts(&free), [4, 4, 8]);
+        let mut reclaimable = ReclaimableGpus::new(&limits(&[&[1], &[1], &[]]), &nodes(&[("n1", 4), ("n2", 4)]));
+        let untouched = reclaimable.clone();
+        reclaimable.take(2, TYPE, 3);
+        assert_eq!(counts(&reclaimable), [4, 4, 5], "n2 is open to no limited queue");
+        reclaimable = untouched;
+        reclaimable.hold(2, &[0], 2);
+        reclaimable.take(2, TYPE, 3);
+        assert_eq!(counts(&reclaimable), [2, 2, 5], "two that it holds on n1, and one on n2");
+        reclaimable.give(2, TYPE, 3);
+        assert_eq!(counts(&reclaimable), [4, 4, 8]);
         // What runs on a node that left the queue still counts for it.
-        free.hold(0, &[1], 3);
-        assert_eq!(counts(&free), [7, 4, 8]);
-        free.take(0, TYPE, 5);
-        assert_eq!(counts(&free), [2, 2, 3]);
-        free.give(0, TYPE, 5);
-        assert_eq!(counts(&free), [7, 4, 8]);
+        reclaimable.hold(0, &[1], 3);
+        assert_eq!(counts(&reclaimable), [7, 4, 8]);
+        reclaimable.take(0, TYPE, 5);
+        assert_eq!(counts(&reclaimable), [2, 2, 3]);
+        reclaimable.give(0, TYPE, 5);
+        assert_eq!(counts(&reclaimable), [7, 4, 8]);
     }
 }

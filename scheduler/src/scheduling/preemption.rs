@@ -1,14 +1,14 @@
-//! Permission for what is taken away, and the claim that gains by it.
+//! Checks preemption: every claim that loses workers is matched with one that gains as many and may take them.
 //!
-//! Every claim that loses workers is matched with one that gains as many and may take them. A loss without a match is not
-//! made: the claim is protected, and the decision taken again. So every GPU that is taken away is used. Tests: through
+//! A loss without a match is not made: the claim is protected, and another attempt made. So every GPU that is taken away is
+//! used. Tests: through
 //! [`super::decide`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::job::Grant;
 use crate::scheduling::info::{Info, Workloads};
-use crate::scheduling::line::Limits;
+use crate::scheduling::ordering::Limits;
 use crate::scheduling::queue::{QueueSettings, QueueSnapshot, Reclaim, WithinQueue};
 use crate::scheduling::snapshot::{Pools, add, count};
 use crate::units::GpuType;
@@ -19,7 +19,7 @@ pub(super) struct Matches {
     /// The claim that gains, by the claim that loses.
     pub(super) beneficiaries: BTreeMap<usize, usize>,
     /// Claims that lose without a match.
-    pub(super) unjust: Vec<usize>,
+    pub(super) unmatched: Vec<usize>,
     /// Claims from which a gainer might take, but which are on nodes that it cannot use.
     pub(super) misplaced: BTreeSet<usize>,
 }
@@ -32,16 +32,16 @@ struct Gain {
     entitled: u32,
 }
 
-/// Gains by GPU type, in line order.
+/// Gains by GPU type, in the order of the queues.
 type Gains = BTreeMap<GpuType, Vec<Gain>>;
 
-/// GPUs that a claim has before and after.
+/// Returns the GPUs that a claim has both before and after.
 fn kept(info: &Info, grant: Grant) -> u32 {
     if grant.gpu_type == info.held.gpu_type { grant.gpus.min(info.held.gpus) } else { 0 }
 }
 
-/// Use of GPUs by queue before a decision.
-pub(super) struct Judge<'a> {
+/// Checks which claim may take GPUs from which, by the use of GPUs before a decision.
+pub(super) struct PreemptionChecker<'a> {
     queues: &'a [QueueSnapshot],
     workloads: &'a Workloads,
     before: BTreeMap<usize, Pools>,
@@ -49,7 +49,7 @@ pub(super) struct Judge<'a> {
     highest: BTreeMap<usize, i32>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> PreemptionChecker<'a> {
     pub(super) fn new(queues: &'a [QueueSnapshot], workloads: &'a Workloads) -> Self {
         let mut before: BTreeMap<usize, Pools> = BTreeMap::new();
         let mut highest: BTreeMap<usize, i32> = BTreeMap::new();
@@ -63,7 +63,7 @@ impl<'a> Judge<'a> {
         Self { queues, workloads, before, highest }
     }
 
-    /// Matches losses with gains: the last in line loses first, the first in line gains first.
+    /// Matches losses with gains: the last claim in the order loses first, the first one gains first.
     pub(super) fn matches(&self, grants: &[Grant], limits: &Limits) -> Matches {
         let (mut gains, losses) = self.differences(grants, limits);
         let mut matches = Matches::default();
@@ -97,13 +97,13 @@ impl<'a> Judge<'a> {
                 Some(gainer) => {
                     matches.beneficiaries.insert(victim, gainer);
                 }
-                None => matches.unjust.push(victim),
+                None => matches.unmatched.push(victim),
             }
         }
         matches
     }
 
-    /// Gains by GPU type, and losses, in line order.
+    /// Returns the gains by GPU type, and the losses, in the order of the queues.
     fn differences(&self, grants: &[Grant], limits: &Limits) -> (Gains, Vec<(usize, u32)>) {
         let mut gains = Gains::new();
         let mut losses: Vec<(usize, u32)> = Vec::new();
@@ -116,7 +116,7 @@ impl<'a> Judge<'a> {
             if grant.gpus > kept {
                 let all = grant.gpus.saturating_sub(kept);
                 let room = own.entry((info.queue, grant.gpu_type)).or_default();
-                // A gang that has to borrow in order to start takes nothing back from others, who may do the same.
+                // A gang that has to borrow in order to start takes nothing back from other queues, which may do the same.
                 let entitled = if kept == 0 && info.min > *room { 0 } else { all.min(*room) };
                 *room = room.saturating_sub(entitled);
                 gains.entry(grant.gpu_type).or_default().push(Gain { place, all, entitled });
@@ -130,7 +130,7 @@ impl<'a> Judge<'a> {
         (gains, losses)
     }
 
-    /// GPUs of each queue's own quota that its claims leave before any of them gains.
+    /// Returns the GPUs of each queue's own quota that its claims leave before any of them gains.
     fn own(&self, grants: &[Grant]) -> BTreeMap<(Option<usize>, GpuType), u32> {
         let mut kept_by: BTreeMap<(Option<usize>, GpuType), u32> = BTreeMap::new();
         for (info, &grant) in self.workloads.infos.iter().zip(grants) {
