@@ -5,7 +5,7 @@
 //! be in the server's with the same value. Tests: at the end of this file.
 
 use serde_json::Value;
-use simulator::runner::Outcome;
+use simulator::runner::ScenarioOutcome;
 use simulator::sweep::{FinalState, final_state};
 
 /// Members of an object's metadata that the server alone sets.
@@ -14,7 +14,7 @@ const SERVERS_OWN: [&str; 3] = ["creationTimestamp", "deletionTimestamp", "delet
 const GROUND: [&str; 5] = ["Node/", "Namespace/", "Event/", "PriorityClass/", "ResourceQuota/"];
 
 /// Returns the differences of two runs of a scenario, in words: first that on the embedded cluster, then that on the real one.
-pub fn differences(embedded: &Outcome, real: &Outcome) -> Vec<String> {
+pub fn differences(embedded: &ScenarioOutcome, real: &ScenarioOutcome) -> Vec<String> {
     let mut differences = Vec::new();
     if embedded.phases != real.phases {
         differences.push(format!("phases {:?}, on the real server {:?}", embedded.phases, real.phases));
@@ -43,7 +43,7 @@ const UID_DIGITS: usize = 5;
 struct Uids(Vec<(String, String)>);
 
 /// Returns the uids of objects that names hold.
-fn uids_of(real: &Outcome) -> Uids {
+fn uids_of(real: &ScenarioOutcome) -> Uids {
     let begin = |text: &str| text.get(..UID_DIGITS).map(str::to_owned);
     let pair = |object: &Value| {
         let kind = object["kind"].as_str().filter(|kind| ["TorchJob", "ModelVersion"].contains(kind))?;
@@ -70,7 +70,7 @@ impl Uids {
     }
 }
 
-fn ours(outcome: &Outcome) -> FinalState {
+fn ours(outcome: &ScenarioOutcome) -> FinalState {
     let mut final_state = final_state(outcome);
     final_state.objects.retain(|address, _| !GROUND.iter().any(|kind| address.starts_with(kind)));
     for object in final_state.objects.values_mut() {

@@ -7,7 +7,7 @@ use crate::owned::OwnedRef;
 use crate::phase::Phase;
 use crate::policy::RestartScope;
 use crate::queue::{QueueReport, UserCounts};
-use crate::share::{LossKind, ShareChange, Target};
+use crate::share::{LossKind, ShareChange, ShareTarget};
 
 /// Something the engine decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +85,7 @@ pub enum Event {
         message: Option<Text>,
     },
     /// The queues decided targets. Only changes are told.
-    Allocated(Box<Allocation>),
+    Allocated(Box<TargetUpdate>),
     /// Shares that the queues changed.
     Shared {
         /// The jobs, each with its change.
@@ -153,11 +153,11 @@ impl Event {
     }
 }
 
-/// A decision of the queues.
+/// Targets that a scheduling cycle changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Allocation {
+pub struct TargetUpdate {
     /// Targets that changed: the places that each job shall hold.
-    pub targets: Vec<(JobKey, Target)>,
+    pub targets: Vec<(JobKey, ShareTarget)>,
     /// Change of the policies' memory, as JSON of `scheduler::MemoryChange`; empty when there is none.
     pub memory: Text,
 }

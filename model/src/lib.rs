@@ -42,7 +42,7 @@ pub use autoscaler::{Autoscaled, Autoscaler, Scaling, ScalingCondition, ScalingS
 pub use command::{Command, Effect, ObjectRef, Outcome, PodMark};
 pub use config::Config;
 pub use coordination::{Coordination, QueueSelector, QuotaFact, ScopedRequest};
-pub use event::{Allocation, Cause, CauseKind, Decision, Event, Replacement};
+pub use event::{Cause, CauseKind, Decision, Event, Replacement, TargetUpdate};
 pub use fact::{
     ClassFact, Fact, GateFact, JobFact, JudgedNode, Missing, NamespaceFact, NodeFact, OwnedFact, ServiceFact, SpecFact,
 };
@@ -61,6 +61,7 @@ pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJ
 pub use requirements::{NodeSelectorTerm, PodRequirements, Taint, Toleration};
 pub use selector::{LabelOperator, LabelRequirement, LabelSelector, NAMESPACE_NAME};
 pub use share::{
-    Charge, Demand, GpuRequest, LossKind, NodeRefusal, Resize, Share, ShareChange, ShareLoss, SizeRange, Target, Usage,
+    Charge, Demand, GpuRequest, LossKind, NodeRefusal, Resize, Share, ShareChange, ShareLoss, ShareTarget, SizeRange,
+    Usage,
 };
 pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};

@@ -195,7 +195,7 @@ pub struct ShareChange {
 
 /// Places that the queues decided that a job shall hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct ShareTarget {
     /// The places.
     pub share: Share,
     /// Reason, when places are taken away for it; absent otherwise.

@@ -197,7 +197,7 @@ fn level_at(levels: &[(u32, u128)], gpus: u32) -> u128 {
 
 /// One job's progress: what it did, what is left, what it measured.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Progress {
+pub struct MeasuredProgress {
     /// Units of work in all; `None`: not known.
     pub total: Option<u64>,
     /// Units done.
@@ -206,7 +206,7 @@ pub struct Progress {
     pub measured: Measured,
 }
 
-impl Progress {
+impl MeasuredProgress {
     /// Takes a report in, for the job and for its category.
     pub fn record(&mut self, report: Report, category: &mut Measured) {
         self.done = self.done.saturating_add(report.units);
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn one_measurement_sets_the_level_of_all() {
-        let mut progress = Progress { total: Some(10), ..Progress::default() };
+        let mut progress = MeasuredProgress { total: Some(10), ..MeasuredProgress::default() };
         let mut category = Measured::default();
         progress.record(report(2, 2, 120), &mut category);
         let (estimate, remaining) = progress.estimate(prior(8), &Measured::default());
@@ -297,16 +297,16 @@ mod tests {
     #[test]
     fn what_earlier_jobs_taught_is_the_prior_of_the_next() {
         let mut category = Measured::default();
-        let mut first = Progress::default();
+        let mut first = MeasuredProgress::default();
         for (gpus, secs) in [(1, 100), (2, 55), (4, 30)] {
             first.record(report(gpus, 1, secs), &mut category);
         }
-        let fresh = Progress { total: Some(10), ..Progress::default() };
+        let fresh = MeasuredProgress { total: Some(10), ..MeasuredProgress::default() };
         let (estimate, remaining) = fresh.estimate(prior(8), &category);
         assert_eq!([2, 4].map(|k| milli(&estimate, k)), [1818, 3333]);
         assert_eq!(remaining, Some(Micros::from_secs(1000)));
         // A job of its own pace keeps the category's shape.
-        let mut slower = Progress { total: Some(10), ..Progress::default() };
+        let mut slower = MeasuredProgress { total: Some(10), ..MeasuredProgress::default() };
         slower.record(report(4, 1, 60), &mut category.clone());
         let (estimate, remaining) = slower.estimate(prior(8), &category);
         assert_eq!([2, 4].map(|k| milli(&estimate, k)), [1818, 3333]);

@@ -1,6 +1,6 @@
 //! Allocation policies, queue selection, placement and learning: arithmetic over plain values.
 //!
-//! Two levels. [`allocate`] asks one [`Policy`]: a [`PolicyInput`] of jobs, GPUs and a time leads to an [`Allocation`].
+//! Two levels. [`allocate`] asks one [`Policy`]: a [`PolicyInput`] of jobs, GPUs and a time leads to an [`PolicyOutput`].
 //! [`scheduling::decide()`] takes a whole decision for queues and nodes, as `engine::queues` and the trace studies need it.
 //! What a policy remembers between calls is an explicit value, [`Memory`], owned by the caller.
 //!
@@ -37,6 +37,6 @@ pub mod units;
 pub use job::{Curve, Grant, JobError, JobView, Speeds};
 pub use memory::{Memory, MemoryChange};
 pub use policies::{NAMES, NameError, by_name};
-pub use policy::{Allocation, Error, Policy, PolicyInput, RejectedJob, allocate};
+pub use policy::{Error, Policy, PolicyInput, PolicyOutput, RejectedJob, allocate};
 pub use round::{Pool, Round};
 pub use units::{GpuMicros, GpuType, Micros, Speed};

@@ -56,7 +56,7 @@ pub struct PolicyInput<'a> {
 
 /// GPUs granted to each job from now on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Allocation {
+pub struct PolicyOutput {
     /// One grant per job, in the order of [`PolicyInput::jobs`].
     pub grants: Vec<Grant>,
     /// Jobs that were left out; their grant is none.
@@ -119,12 +119,12 @@ pub enum Error {
 /// Asks a policy for the grants of all jobs.
 ///
 /// The answer depends on the values in `input` and `memory` alone, not on the order of the jobs. Every job that passes
-/// [`JobView::check`] and has a pool takes part; the others are in [`Allocation::refused`]. Of jobs with one id, the one
+/// [`JobView::check`] and has a pool takes part; the others are in [`PolicyOutput::refused`]. Of jobs with one id, the one
 /// listed first takes part.
 ///
 /// # Errors
 /// The policy is faulty: it gave a job less than its minimum or more than its maximum, or more than there is.
-pub fn allocate(policy: &dyn Policy, input: PolicyInput<'_>, memory: &mut Memory) -> Result<Allocation, Error> {
+pub fn allocate(policy: &dyn Policy, input: PolicyInput<'_>, memory: &mut Memory) -> Result<PolicyOutput, Error> {
     let mut pools: BTreeMap<GpuType, u32> = BTreeMap::new();
     for &(gpu_type, gpus) in input.capacity {
         let pool = pools.entry(gpu_type).or_default();
@@ -141,7 +141,7 @@ pub fn allocate(policy: &dyn Policy, input: PolicyInput<'_>, memory: &mut Memory
             *slot = grant;
         }
     }
-    Ok(Allocation { grants, refused })
+    Ok(PolicyOutput { grants, refused })
 }
 
 /// Places of the jobs that take part, by (submission, id), and the others with the reason.

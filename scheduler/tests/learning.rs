@@ -2,7 +2,7 @@
 
 use model::Text;
 use scheduler::changes::changes;
-use scheduler::learning::{Measured, Prior, Progress, Report};
+use scheduler::learning::{Measured, MeasuredProgress, Prior, Report};
 use scheduler::{GpuType, Micros};
 use serde_json::Value;
 
@@ -12,7 +12,8 @@ fn vectors() -> Value {
 
 /// Seconds on one GPU that are left, and speeds on 1 to 4 GPUs in thousandths.
 fn learnt(vector: &Value) -> (u64, Vec<u64>) {
-    let mut progress = Progress { total: vector["document"]["total_epochs"].as_u64(), ..Progress::default() };
+    let mut progress =
+        MeasuredProgress { total: vector["document"]["total_epochs"].as_u64(), ..MeasuredProgress::default() };
     let mut category = Measured::default();
     for row in vector["csv_rows"].as_array().unwrap() {
         let secs = row["epoch_time_sec"].as_f64().unwrap(); // whole seconds in these vectors: "100" has no point

@@ -3,8 +3,8 @@
 
 use proptest::prelude::*;
 use scheduler::{
-    Allocation, Curve, GpuMicros, GpuType, Grant, JobError, JobView, Memory, Micros, NAMES, PolicyInput, Speed, Speeds,
-    allocate, by_name,
+    Curve, GpuMicros, GpuType, Grant, JobError, JobView, Memory, Micros, NAMES, PolicyInput, PolicyOutput, Speed,
+    Speeds, allocate, by_name,
 };
 
 const TYPES: u16 = 2;
@@ -58,7 +58,7 @@ fn jobs() -> impl Strategy<Value = Vec<JobView>> {
     })
 }
 
-fn ask(name: &str, capacity: &[(GpuType, u32)], jobs: &[JobView]) -> (Allocation, Memory) {
+fn ask(name: &str, capacity: &[(GpuType, u32)], jobs: &[JobView]) -> (PolicyOutput, Memory) {
     let policy = by_name(name).unwrap();
     let mut memory = Memory::default();
     let now = Micros::from_secs(10_000);

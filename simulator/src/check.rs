@@ -12,14 +12,14 @@ use serde_json::Value;
 use crate::expect::{Checks, Phases};
 use crate::pattern;
 use crate::report::command_kind;
-use crate::runner::{Error, Outcome};
+use crate::runner::{Error, ScenarioOutcome};
 use crate::scenario::{DEFAULT_NAMESPACE, Scenario};
 use crate::simulation::ExecutedCall;
 use crate::state;
 use crate::text::restart_count;
 
 /// Returns the differences between a run and its scenario's expectations, in words.
-pub fn failures(scenario: &Scenario, run: &Result<Outcome, Error>) -> Vec<String> {
+pub fn failures(scenario: &Scenario, run: &Result<ScenarioOutcome, Error>) -> Vec<String> {
     let mut found = Vec::new();
     match (run, &scenario.expect.error) {
         (Err(error), Some(wanted)) => {
@@ -38,7 +38,7 @@ pub fn failures(scenario: &Scenario, run: &Result<Outcome, Error>) -> Vec<String
     found
 }
 
-fn check_outcome(scenario: &Scenario, outcome: &Outcome, found: &mut Vec<String>) {
+fn check_outcome(scenario: &Scenario, outcome: &ScenarioOutcome, found: &mut Vec<String>) {
     found.extend(outcome.violations.iter().map(|violation| format!("audit: {violation}")));
     match &scenario.expect.phases {
         None => {}

@@ -22,5 +22,5 @@ pub mod trainer;
 mod verbs;
 
 pub use backend::ClusterBackend;
-pub use runner::{Conditions, Outcome, run, run_on, run_serving, run_under};
+pub use runner::{Conditions, ScenarioOutcome, run, run_on, run_serving, run_under};
 pub use scenario::{Scenario, load, parse};

@@ -6,7 +6,7 @@
 use apis::{ApiCall, Verb};
 use serde_json::{Map, Value, json};
 
-use crate::runner::{Outcome, StepOutcome};
+use crate::runner::{ScenarioOutcome, StepOutcome};
 use crate::simulation::ExecutedCall;
 
 /// `CreatePod`, `DeleteService`, `PatchAITrainingJob`, ...
@@ -49,7 +49,7 @@ fn step(number: usize, step: &StepOutcome) -> Value {
     })
 }
 
-impl Outcome {
+impl ScenarioOutcome {
     /// The replay document.
     pub fn to_json(&self) -> Value {
         json!({

@@ -115,7 +115,7 @@ pub struct Transition {
 
 /// Outcome of a run.
 #[derive(Debug, Clone, Default)]
-pub struct Outcome {
+pub struct ScenarioOutcome {
     /// Each step's.
     pub steps: Vec<StepOutcome>,
     /// Every object as it stands at the end.
@@ -166,7 +166,7 @@ impl Default for Conditions {
 ///
 /// # Errors
 /// When a step cannot be done; the error names it.
-pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
+pub fn run(scenario: &Scenario) -> Result<ScenarioOutcome, Error> {
     run_under(scenario, Conditions::default())
 }
 
@@ -174,7 +174,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, Error> {
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome, Error> {
+pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<ScenarioOutcome, Error> {
     run_with(scenario, conditions, &Simulation::served_kinds()?)
 }
 
@@ -182,7 +182,7 @@ pub fn run_under(scenario: &Scenario, conditions: Conditions) -> Result<Outcome,
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_with(scenario: &Scenario, conditions: Conditions, kinds: &ServedKinds) -> Result<Outcome, Error> {
+pub fn run_with(scenario: &Scenario, conditions: Conditions, kinds: &ServedKinds) -> Result<ScenarioOutcome, Error> {
     let config = settings::flags::config(&scenario.flags)?;
     let mut simulation = Simulation::with_kinds(&scenario.nodes, config, kinds)?;
     translate_by_flags(&mut simulation, scenario)?;
@@ -197,7 +197,7 @@ pub fn run_with(scenario: &Scenario, conditions: Conditions, kinds: &ServedKinds
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_serving(scenario: &Scenario, registry: &apis::Registry, kinds: &ServedKinds) -> Result<Outcome, Error> {
+pub fn run_serving(scenario: &Scenario, registry: &apis::Registry, kinds: &ServedKinds) -> Result<ScenarioOutcome, Error> {
     let config = settings::flags::config(&scenario.flags)?;
     run_in(Simulation::serving(&scenario.nodes, config, registry.clone(), kinds)?, scenario, None)
 }
@@ -207,7 +207,7 @@ pub fn run_serving(scenario: &Scenario, registry: &apis::Registry, kinds: &Serve
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_on<G: ClusterBackend>(backend: G, scenario: &Scenario) -> Result<Outcome, Error> {
+pub fn run_on<G: ClusterBackend>(backend: G, scenario: &Scenario) -> Result<ScenarioOutcome, Error> {
     let mut simulation = Simulation::on(backend, settings::flags::config(&scenario.flags)?)?;
     // An operator waits for the first list of each API that it serves.
     simulation.set_registry(registry(scenario)?.namespaced())?;
@@ -231,7 +231,7 @@ fn run_in<G: ClusterBackend>(
     mut simulation: Simulation<G>,
     scenario: &Scenario,
     crash: Option<Crash>,
-) -> Result<Outcome, Error> {
+) -> Result<ScenarioOutcome, Error> {
     // The operator is up before anything happens.
     simulation.settle()?;
     simulation.crash_plan().lock().count_again();
@@ -258,8 +258,8 @@ pub(crate) struct Runner<'a, G> {
 }
 
 impl<G: ClusterBackend> Runner<'_, G> {
-    fn play(&mut self) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::default();
+    fn play(&mut self) -> Result<ScenarioOutcome, Error> {
+        let mut outcome = ScenarioOutcome::default();
         let mut shown: Vec<(JobKey, Phase)> = Vec::new();
         let scenario = self.scenario;
         let mut per_step = Vec::new();

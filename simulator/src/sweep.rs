@@ -9,7 +9,7 @@ use model::Timestamp;
 use serde_json::Value;
 
 use crate::crash::{Crash, LogAfterCrash};
-use crate::runner::{Conditions, Outcome, run_with};
+use crate::runner::{Conditions, ScenarioOutcome, run_with};
 use crate::scenario::{Action, Boundary, Scenario};
 use crate::simulation::Simulation;
 use crate::state;
@@ -40,7 +40,7 @@ pub fn sweep(scenario: &Scenario, logs_after: &[LogAfterCrash], stride: u32, usu
     // Where API calls fail for a while, a new process tries again at other times than the old one would have.
     let timeless = may.change_times.is_some() || scenario.steps.iter().any(|step| fails_calls(&step.action));
     let final_state =
-        |outcome: &Outcome| if timeless { final_state(outcome).without_times() } else { final_state(outcome) };
+        |outcome: &ScenarioOutcome| if timeless { final_state(outcome).without_times() } else { final_state(outcome) };
     let wanted = final_state(&undisturbed);
     let (appends, calls) = undisturbed.counted;
     let mut sweep = Sweep::default();
@@ -96,7 +96,7 @@ pub struct FinalState {
 }
 
 /// Returns the final phases and objects of a run.
-pub fn final_state(outcome: &Outcome) -> FinalState {
+pub fn final_state(outcome: &ScenarioOutcome) -> FinalState {
     let last = outcome.phases.iter().filter_map(|(job, phases)| Some((job.clone(), phases.last()?.clone())));
     let objects = outcome.objects.iter().map(|object| {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();

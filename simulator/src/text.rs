@@ -10,7 +10,7 @@ use model::Timestamp;
 use model::json::canonical;
 use serde_json::Value;
 
-use crate::runner::{Outcome, StepOutcome};
+use crate::runner::{ScenarioOutcome, StepOutcome};
 use crate::scenario::{Action, CrashPoint, OneOrMany, Patch, Pods, Scenario};
 use crate::simulation::ExecutedCall;
 
@@ -18,7 +18,7 @@ use crate::simulation::ExecutedCall;
 pub const OWN_PREFIX: &str = "trainyard.dev/";
 
 /// Renders a run.
-pub fn render(scenario: &Scenario, outcome: &Outcome) -> String {
+pub fn render(scenario: &Scenario, outcome: &ScenarioOutcome) -> String {
     let mut out = String::new();
     if !scenario.description.is_empty() {
         line(&mut out, &scenario.description);

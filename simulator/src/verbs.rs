@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::backend::ClusterBackend;
 use crate::runner::{Reason, Runner};
 use crate::scenario::{
-    Action, Annotate, DEFAULT_NAMESPACE, Exit, NodeChange, ObjectName, Patch, Pods, Report, Target, in_namespace,
+    Action, Annotate, DEFAULT_NAMESPACE, Exit, NodeChange, ObjectName, Patch, PatchTarget, Pods, Report, in_namespace,
     names_manifest,
 };
 
@@ -193,7 +193,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
         }
     }
 
-    fn target(&self, target: &Target) -> Result<(Resource, String, String), Reason> {
+    fn target(&self, target: &PatchTarget) -> Result<(Resource, String, String), Reason> {
         if target.kind.is_empty() { self.job(&target.name) } else { self.object(&target.kind, &target.name) }
     }
 

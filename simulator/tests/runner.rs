@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use simulator::crash::{Crash, LogAfterCrash};
 use simulator::scenario::Boundary;
-use simulator::{Outcome, Scenario, parse, run, run_under, runner};
+use simulator::{Scenario, ScenarioOutcome, parse, run, run_under, runner};
 
 const JOB: &str = "
   - apiVersion: elasticdeeplearning.ai/v1
@@ -20,11 +20,11 @@ fn scenario(steps: &str) -> Scenario {
     parse(&format!("manifests:{JOB}steps:\n{steps}"), "t.yaml").unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn ran(steps: &str) -> Outcome {
+fn ran(steps: &str) -> ScenarioOutcome {
     run(&scenario(steps)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn phases(outcome: &Outcome) -> String {
+fn phases(outcome: &ScenarioOutcome) -> String {
     outcome.phases.get("ns/j").cloned().unwrap_or_default().join(" ")
 }
 

@@ -6,7 +6,7 @@ use apis::Registry;
 use engine::explain;
 use model::Phase;
 use serde_json::{Value, json};
-use simulator::runner::Outcome;
+use simulator::runner::ScenarioOutcome;
 use simulator::scenario;
 
 use crate::per_api::{APIS, Api};
@@ -56,7 +56,7 @@ fn unschedulable(pod: &str, message: &str) -> Value {
     json!({"patch": {"pod": pod, "status": {"phase": "Pending", "conditions": [condition]}}})
 }
 
-fn played(api: &Api, more: Vec<Value>) -> Outcome {
+fn played(api: &Api, more: Vec<Value>) -> ScenarioOutcome {
     let mut scenario: Value =
         serde_saphyr::from_str(&(api.enter)(Phase::Running)).unwrap_or_else(|error| panic!("{}: {error}", api.name));
     // Only the objects of the small job: what happens to it follows.
@@ -68,7 +68,7 @@ fn played(api: &Api, more: Vec<Value>) -> Outcome {
     simulator::run(&scenario).unwrap_or_else(|error| panic!("{}: {error}\n{text}", api.name))
 }
 
-fn pods(outcome: &Outcome) -> Vec<String> {
+fn pods(outcome: &ScenarioOutcome) -> Vec<String> {
     let pods = outcome.objects.iter().filter(|object| object["kind"] == "Pod");
     pods.filter_map(|pod| pod["metadata"]["name"].as_str().map(str::to_owned)).collect()
 }
@@ -80,7 +80,7 @@ fn is_job(api: &Api) -> bool {
 }
 
 /// Returns what each place shows of the job.
-fn places(api: &Api, outcome: &Outcome) -> [(&'static str, String); 3] {
+fn places(api: &Api, outcome: &ScenarioOutcome) -> [(&'static str, String); 3] {
     let is_job = |object: &&std::sync::Arc<Value>| {
         object["kind"].as_str().is_some_and(|kind| kind.to_lowercase() == api.name) && object["metadata"]["name"] == "j"
     };

@@ -36,7 +36,7 @@ fn a_small_in_flight_limit_changes_nothing() {
 
 #[test]
 fn throttled_status_writes_change_only_their_number() {
-    let writes = |outcome: &simulator::Outcome| {
+    let writes = |outcome: &simulator::ScenarioOutcome| {
         let done = outcome.steps.iter().flat_map(|step| &step.commands);
         done.filter(|done| done.call.verb == apis::Verb::ApplyStatus).count()
     };

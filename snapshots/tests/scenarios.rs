@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use simulator::{Outcome, Scenario, check, runner, text};
+use simulator::{Scenario, ScenarioOutcome, check, runner, text};
 
 use crate::per_api::{self, APIS, Api};
 
@@ -11,7 +11,7 @@ fn of(api: &Api) -> Vec<(String, Scenario)> {
     files.map(|file| (file.name, file.scenario.unwrap_or_else(|error| panic!("{error}")))).collect()
 }
 
-fn differences(scenario: &Scenario, run: &Result<Outcome, runner::Error>) -> String {
+fn differences(scenario: &Scenario, run: &Result<ScenarioOutcome, runner::Error>) -> String {
     match run {
         Ok(outcome) => text::render(scenario, outcome),
         Err(error) => format!("{}\nfails: {error}\n", scenario.description),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use super::input::Workload;
 use super::lineup::Counting;
-use super::sim::Outcome;
+use super::sim::StudyOutcome;
 use super::summary::{Summary, seconds};
 
 /// Columns of a row of results, in order.
@@ -92,7 +92,7 @@ pub fn write_results(out: impl Write, rows: &[Vec<String>]) -> io::Result<()> {
 ///
 /// # Errors
 /// The writer failed.
-pub fn write_jobs(out: impl Write, workload: &Workload, outcome: &Outcome) -> io::Result<()> {
+pub fn write_jobs(out: impl Write, workload: &Workload, outcome: &StudyOutcome) -> io::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     csv.write_record([
         "job_id",

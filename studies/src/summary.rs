@@ -6,7 +6,7 @@
 use scheduler::{GpuType, Micros};
 
 use super::input::{Workload, WorkloadJob};
-use super::sim::{JobRecord, Outcome, Sample};
+use super::sim::{JobRecord, Sample, StudyOutcome};
 
 /// Seconds as a float, for printing and drawing.
 #[expect(clippy::cast_precision_loss, reason = "for display; exact up to 285 years")]
@@ -88,7 +88,7 @@ impl Percentiles {
 
 impl Summary {
     /// Measures an outcome.
-    pub fn of(workload: &Workload, outcome: &Outcome) -> Self {
+    pub fn of(workload: &Workload, outcome: &StudyOutcome) -> Self {
         let records = &outcome.jobs;
         let sum = |of: fn(&JobRecord) -> Micros| records.iter().map(of).fold(Micros::ZERO, Micros::plus);
         let count = |of: fn(&JobRecord) -> u32| records.iter().map(|r| u64::from(of(r))).sum();

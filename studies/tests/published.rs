@@ -7,7 +7,7 @@ use scheduler::{Micros, Policy};
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
 use studies::lineup::Entrant;
 use studies::published::{Plan, Published, times};
-use studies::sim::{Knowledge, Outcome, Settings, SizeKnowledge, run};
+use studies::sim::{Knowledge, Settings, SizeKnowledge, StudyOutcome, run};
 use studies::summary::Summary;
 use studies::{compare, rows};
 
@@ -29,7 +29,7 @@ fn policy(name: &str) -> Box<dyn Policy> {
     Entrant::find(name).unwrap().policy
 }
 
-fn play(workload: &Workload, name: &str, settings: &Settings) -> Outcome {
+fn play(workload: &Workload, name: &str, settings: &Settings) -> StudyOutcome {
     run(workload, policy(name).as_ref(), settings).unwrap()
 }
 

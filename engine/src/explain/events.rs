@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use model::{Decision, Event, JobKey, LossKind, ShareChange, Target, UserCounts};
+use model::{Decision, Event, JobKey, LossKind, ShareChange, ShareTarget, UserCounts};
 
 /// An event in words; `None` for those that a phase change beside them says better.
 pub fn event_words(event: &Event) -> Option<String> {
@@ -52,10 +52,11 @@ pub fn event_words(event: &Event) -> Option<String> {
         Event::Ended { phase } => format!("phase {phase:?}: ended"),
         Event::PhaseChanged { to, message } if message.is_empty() => format!("phase {to:?}"),
         Event::PhaseChanged { to, message } => format!("phase {to:?}: {message}"),
-        Event::Allocated(allocation) => {
-            let target =
-                |(job, target): &(JobKey, Target)| format!("{}/{} shall run {}", job.namespace, job.name, target.share);
-            let targets: Vec<String> = allocation.targets.iter().map(target).collect();
+        Event::Allocated(update) => {
+            let target = |(job, target): &(JobKey, ShareTarget)| {
+                format!("{}/{} shall run {}", job.namespace, job.name, target.share)
+            };
+            let targets: Vec<String> = update.targets.iter().map(target).collect();
             if targets.is_empty() {
                 return None;
             }

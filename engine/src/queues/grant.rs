@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Allocation, JobKey, LossKind, Share, ShareChange, ShareLoss, SlotId, Target, Text, Timestamp};
+use model::{JobKey, LossKind, Share, ShareChange, ShareLoss, ShareTarget, SlotId, TargetUpdate, Text, Timestamp};
 use scheduler::GpuType;
 use scheduler::scheduling::{Pools, ResourceUsage};
 
@@ -81,17 +81,17 @@ fn found(holder: &Holder) -> Share {
 }
 
 /// Returns the targets that follow pods to the nodes on which they are seen.
-pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> Allocation {
+pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> TargetUpdate {
     let mut targets = Vec::new();
     for (key, share) in seen {
         if let (Some(target), Some(holder)) = (state.queues.targets.get(key), state.queues.holders.get(key)) {
             let followed = round::decided(&state.queues, key, holder, Some(share));
             if followed != target.share {
-                targets.push((key.clone(), Target { share: followed, why: target.why.clone() }));
+                targets.push((key.clone(), ShareTarget { share: followed, why: target.why.clone() }));
             }
         }
     }
-    Allocation { targets, ..Allocation::default() }
+    TargetUpdate { targets, ..TargetUpdate::default() }
 }
 
 /// Answer to whether there is room for a target.
@@ -214,10 +214,10 @@ impl<'a> Room<'a> {
 pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Vec<(JobKey, ShareChange)> {
     let queues = &state.queues;
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
-    let mut grows: Vec<(&JobKey, &Holder, &Target)> = Vec::new();
-    let nothing = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::Resized)) };
+    let mut grows: Vec<(&JobKey, &Holder, &ShareTarget)> = Vec::new();
+    let nothing = ShareTarget { share: Share::default(), why: Some(ShareLoss::of(LossKind::Resized)) };
     // The kind of loss whose message says that the nodes have no room.
-    let no_room = Target { share: Share::default(), why: Some(ShareLoss::of(LossKind::NodesLost)) };
+    let no_room = ShareTarget { share: Share::default(), why: Some(ShareLoss::of(LossKind::NodesLost)) };
     let unfit = adopted::without_room(state, now);
     for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants || holder.is_idle()) {
         let share = seen.get(key).unwrap_or(&holder.share);
@@ -279,7 +279,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
 }
 
 /// Returns the change by which a target becomes the share.
-fn granted(target: &Target) -> ShareChange {
+fn granted(target: &ShareTarget) -> ShareChange {
     ShareChange { share: target.share.clone(), target: None, why: None }
 }
 
@@ -288,7 +288,7 @@ fn taken_away(
     state: &State,
     holder: &Holder,
     share: &Share,
-    target: &Target,
+    target: &ShareTarget,
     now: Timestamp,
 ) -> Option<(Share, ShareLoss)> {
     let view = state.node_view();
@@ -320,7 +320,7 @@ fn taken_away(
 }
 
 /// Returns the reason for which all pods of a job go to get another number of them.
-fn resized(target: &Target) -> ShareLoss {
+fn resized(target: &ShareTarget) -> ShareLoss {
     let beneficiary = target.why.as_ref().and_then(|why| why.beneficiary.clone());
     ShareLoss { beneficiary, ..ShareLoss::of(LossKind::Resized) }
 }

@@ -40,7 +40,9 @@ pub(crate) mod speed_samples;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Allocation, Event, Fact, JobKey, Kind, LabelSelector, NamespaceFact, QueueSpec, Target, Text, Timestamp};
+use model::{
+    Event, Fact, JobKey, Kind, LabelSelector, NamespaceFact, QueueSpec, ShareTarget, TargetUpdate, Text, Timestamp,
+};
 use scheduler::MemoryChange;
 use scheduler::scheduling::History;
 
@@ -62,7 +64,7 @@ pub struct Queues {
     /// Memory of the policies, and measurements of jobs.
     pub history: History,
     /// Targets that are not shares yet.
-    pub targets: BTreeMap<JobKey, Target>,
+    pub targets: BTreeMap<JobKey, ShareTarget>,
     /// Resources that count as GPUs, in the order in which nodes offered them. Their index is the scheduler's GPU type.
     pub resources: Vec<Text>,
     /// Resources that some node offers now.
@@ -361,8 +363,8 @@ impl State {
         if matches!(event, Event::Reported { .. }) {
             self.queues.learning.mark_reported();
         }
-        if let Event::Allocated(allocation) = event {
-            self.apply_allocation(allocation);
+        if let Event::Allocated(update) = event {
+            self.apply_targets(update);
             return Ok(());
         }
         if let Event::Dequeued { turns, .. } = event {
@@ -375,8 +377,8 @@ impl State {
         Err(ApplyError::Misplaced { event: event.name() })
     }
 
-    fn apply_allocation(&mut self, allocation: &Allocation) {
-        for (key, target) in &allocation.targets {
+    fn apply_targets(&mut self, update: &TargetUpdate) {
+        for (key, target) in &update.targets {
             let share = self.jobs.live(key).map(|job| &job.holding.share);
             if share.is_none_or(|share| *share == target.share) {
                 self.queues.targets.remove(key);
@@ -384,7 +386,7 @@ impl State {
                 self.queues.targets.insert(key.clone(), target.clone());
             }
         }
-        if let Ok(change) = serde_json::from_str::<MemoryChange>(&allocation.memory) {
+        if let Ok(change) = serde_json::from_str::<MemoryChange>(&update.memory) {
             self.queues.history.apply(&change);
         }
     }
@@ -396,12 +398,12 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     let now = state.at;
     let mut pending = None;
     let seen = grant::seen(state);
-    let mut allocation = grant::followed(state, &seen);
+    let mut update = grant::followed(state, &seen);
     if round {
         let decided = round::decide(state, &seen, now);
         // A policy's clock stands still for a job whose places are not free yet, and would ask again at once, for ever.
         let is_woken = !state.queues.pace.round;
-        let is_vain = is_woken && decided.allocation == Allocation::default();
+        let is_vain = is_woken && decided.update == TargetUpdate::default();
         let pace = &mut state.queues.pace;
         if is_woken && !is_vain {
             pace.woken = Some(now);
@@ -418,12 +420,12 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         let refused_until = ends.min().copied();
         state.queues.wake_at(refused_until);
         // The decision replaces earlier targets.
-        allocation.targets.retain(|(key, _)| decided.allocation.targets.iter().all(|(other, _)| other != key));
-        allocation.targets.extend(decided.allocation.targets);
-        allocation.memory = decided.allocation.memory;
+        update.targets.retain(|(key, _)| decided.update.targets.iter().all(|(other, _)| other != key));
+        update.targets.extend(decided.update.targets);
+        update.memory = decided.update.memory;
     }
-    if allocation != Allocation::default() {
-        let event = Event::Allocated(Box::new(allocation));
+    if update != TargetUpdate::default() {
+        let event = Event::Allocated(Box::new(update));
         let applied = state.apply_queues(&event);
         debug_assert_eq!(applied, Ok(()), "decided event must apply");
         events.push(event);

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use model::{Allocation, JobKey, LossKind, Share, ShareLoss, SizeRange, SlotId, Target, Text, Timestamp};
+use model::{JobKey, LossKind, Share, ShareLoss, ShareTarget, SizeRange, SlotId, TargetUpdate, Text, Timestamp};
 use scheduler::learning::Prior;
 use scheduler::placement::Node;
 use scheduler::scheduling::{
@@ -45,7 +45,7 @@ impl fmt::Display for PendingJob {
 /// A decided round.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
-    pub(super) allocation: Allocation,
+    pub(super) update: TargetUpdate,
     /// Jobs that wait, by the name of their queue, in order.
     pub(super) pending: PendingJobs,
     pub(super) wake: Option<Timestamp>,
@@ -427,10 +427,10 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             let beneficiary = gainer.map(|key| named(key));
             Some(ShareLoss { kind: loss_kind(change.why)?, beneficiary, job: Some(named(asked.key)) })
         });
-        decided.allocation.targets.push((asked.key.clone(), Target { share, why }));
+        decided.update.targets.push((asked.key.clone(), ShareTarget { share, why }));
     }
     if !decision.memory.is_empty() {
-        decided.allocation.memory = Text::from(serde_json::to_string(&decision.memory).unwrap_or_default());
+        decided.update.memory = Text::from(serde_json::to_string(&decision.memory).unwrap_or_default());
     }
     decided
 }

@@ -8,7 +8,7 @@ use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy,
 use model::{
     Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobKey,
     JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueSpec, Reached, Running,
-    ShareChange, ShareLoss, Target, Usage,
+    ShareChange, ShareLoss, ShareTarget, Usage,
 };
 
 use super::v1::names_of;
@@ -249,7 +249,7 @@ const fn loss7(loss: &ShareLoss) -> bool {
     loss.job.is_some()
 }
 
-fn targets7(targets: &[(JobKey, Target)]) -> bool {
+fn targets7(targets: &[(JobKey, ShareTarget)]) -> bool {
     targets.iter().any(|(_, target)| target.why.as_ref().is_some_and(loss7))
 }
 

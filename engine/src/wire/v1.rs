@@ -150,8 +150,8 @@ pub(super) struct CheckpointRef<'a> {
 pub(super) struct QueuesRef<'a> {
     #[serde(rename = "ledger")]
     pub(super) history: &'a scheduler::scheduling::History,
-    #[serde_as(as = "Vec<(_, share::Target)>")]
-    pub(super) targets: Vec<(JobKey, model::Target)>,
+    #[serde_as(as = "Vec<(_, share::ShareTarget)>")]
+    pub(super) targets: Vec<(JobKey, model::ShareTarget)>,
     pub(super) resources: &'a [Text],
 }
 
@@ -161,8 +161,8 @@ pub(super) struct QueuesRef<'a> {
 pub(super) struct Queues {
     #[serde(rename = "ledger")]
     pub(super) history: scheduler::scheduling::History,
-    #[serde_as(as = "Vec<(_, share::Target)>")]
-    pub(super) targets: Vec<(JobKey, model::Target)>,
+    #[serde_as(as = "Vec<(_, share::ShareTarget)>")]
+    pub(super) targets: Vec<(JobKey, model::ShareTarget)>,
     pub(super) resources: Vec<Text>,
 }
 

@@ -84,7 +84,7 @@ impl Floor<'_> {
     }
 
     /// All of the job into a smaller part of the topology, in the room there is.
-    fn gather(&self, job: usize, loss: u32, running: &[BTreeMap<usize, u32>]) -> Option<Change> {
+    fn gather(&self, job: usize, loss: u32, running: &[BTreeMap<usize, u32>]) -> Option<Relocation> {
         let workers = self.homes.get(job)?.values().fold(0_u32, |sum, &c| sum.saturating_add(c));
         let eligible = self.eligible(job);
         let room = |floor: &Self, node: usize| floor.free(node).saturating_add(floor.on(job, node));
@@ -98,7 +98,7 @@ impl Floor<'_> {
             self.spread_over(job, workers, nodes)
         };
         let net = self.net(job, loss, &shares, running, (0, 0))?;
-        Some(Change { net, shares, evictions: Vec::new() })
+        Some(Relocation { net, shares, evictions: Vec::new() })
     }
 
     /// Shares on these nodes: those that keep most of the job first, so that few nodes are used and few workers move.
@@ -117,7 +117,7 @@ impl Floor<'_> {
     }
 
     /// All of the job onto one node that is large enough but not free enough: small neighbours make room.
-    fn make_room(&self, job: usize, loss: u32, running: &[BTreeMap<usize, u32>]) -> Option<Change> {
+    fn make_room(&self, job: usize, loss: u32, running: &[BTreeMap<usize, u32>]) -> Option<Relocation> {
         const TRIED: usize = 8; // nodes that lack least; more would cost time and rarely help
         let workers = self.homes.get(job)?.values().fold(0_u32, |sum, &c| sum.saturating_add(c));
         let lacking = |&node: &usize| workers.saturating_sub(self.free(node)).saturating_sub(self.on(job, node));
@@ -132,7 +132,7 @@ impl Floor<'_> {
             let stopped = |e: &Eviction| if moved(e) > 0 { self.wanted(e.job) } else { 0 };
             let shares = BTreeMap::from([(node, workers)]);
             let net = self.net(job, loss, &shares, running, (sum(&moved), sum(&stopped)))?;
-            Some(Change { net, shares, evictions })
+            Some(Relocation { net, shares, evictions })
         };
         let changes = candidates.iter().take(TRIED).filter_map(change);
         changes.reduce(|best, next| if next.net > best.net { next } else { best })
@@ -168,7 +168,7 @@ impl Floor<'_> {
         (left == 0).then_some(evictions)
     }
 
-    fn carry_out(&mut self, job: usize, change: &Change) {
+    fn carry_out(&mut self, job: usize, change: &Relocation) {
         let old = self.homes.get(job).cloned().unwrap_or_default();
         for (&node, &count) in &old {
             if let Some(bin) = self.bins.get_mut(node) {
@@ -194,13 +194,13 @@ impl Floor<'_> {
     }
 }
 
-/// A better place for one job.
-struct Change {
-    /// What is gained after all prices.
+/// Move of one job to nodes that suit it better.
+struct Relocation {
+    /// Gain after all prices.
     net: u64,
     /// Workers by node.
     shares: BTreeMap<usize, u32>,
-    /// Who makes room.
+    /// Jobs that make room.
     evictions: Vec<Eviction>,
 }
 

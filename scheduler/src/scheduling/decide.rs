@@ -13,7 +13,7 @@ use crate::memory::{Memory, MemoryChange};
 use crate::placement::{NodeSet, PlacementError};
 use crate::policy;
 use crate::scheduling::budgets::{BudgetUse, Budgets, QueueDemand};
-use crate::scheduling::decision::{Change, Decision, Target, Why};
+use crate::scheduling::decision::{Decision, PlacementTarget, TargetChange, Why};
 use crate::scheduling::history::History;
 use crate::scheduling::info::{AvailableNodes, Info, Workloads};
 use crate::scheduling::ordering::{Head, Limits, QueueOrdering};
@@ -54,7 +54,7 @@ pub fn decide(history: &History, snapshot: &Snapshot<'_>) -> Result<Decision, Er
     let mut builder = DecisionBuilder { snapshot, available, reclaimable, workloads, memories: BTreeMap::new() };
     builder.split(&history.memory);
     let before = builder.joined();
-    let mut changes: BTreeMap<usize, Change> = BTreeMap::new();
+    let mut changes: BTreeMap<usize, TargetChange> = BTreeMap::new();
     let mut last = builder.pass()?;
     for _ in 1..PASSES {
         let made = builder.changes(&last);
@@ -72,7 +72,7 @@ pub fn decide(history: &History, snapshot: &Snapshot<'_>) -> Result<Decision, Er
     let memory = MemoryChange::between(&before, &builder.joined());
     let pending = pending(&builder.workloads, &last.budgets, &last.limits, &last.grants, &last.heads);
     let wake = builder.wake(!pending.is_empty(), &changes);
-    let targets = builder.workloads.infos.into_iter().enumerate().map(|(place, info)| Target {
+    let targets = builder.workloads.infos.into_iter().enumerate().map(|(place, info)| PlacementTarget {
         id: info.id,
         gpu_type: info.held.gpu_type,
         on: info.on,
@@ -333,7 +333,7 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Returns the differences between an attempt and what is held.
-    fn changes(&self, tried: &Attempt<'_>) -> BTreeMap<usize, Change> {
+    fn changes(&self, tried: &Attempt<'_>) -> BTreeMap<usize, TargetChange> {
         let mut changes = BTreeMap::new();
         for (&place, on) in &tried.placed.on {
             let (Some(info), Some(grant)) = (self.workloads.infos.get(place), tried.grants.get(place)) else {
@@ -345,13 +345,13 @@ impl<'a> DecisionBuilder<'a> {
             let beneficiary =
                 tried.matches.beneficiaries.get(&place).and_then(|&gainer| self.workloads.infos.get(gainer));
             let why = why(info, *grant, beneficiary);
-            changes.insert(place, Change { why, beneficiary: beneficiary.map(|gainer| gainer.id.clone()) });
+            changes.insert(place, TargetChange { why, beneficiary: beneficiary.map(|gainer| gainer.id.clone()) });
         }
         changes
     }
 
     /// Makes the result of an attempt what is held, for the next pass.
-    fn take_over(&mut self, tried: &Attempt<'_>, changes: &BTreeMap<usize, Change>) {
+    fn take_over(&mut self, tried: &Attempt<'_>, changes: &BTreeMap<usize, TargetChange>) {
         let now = self.snapshot.now;
         for &place in changes.keys() {
             let (Some(info), Some(&grant), Some(on)) =
@@ -381,7 +381,7 @@ impl<'a> DecisionBuilder<'a> {
     }
 
     /// Returns the first time at which the decision may be another without news.
-    fn wake(&self, waiting: bool, changes: &BTreeMap<usize, Change>) -> Option<Micros> {
+    fn wake(&self, waiting: bool, changes: &BTreeMap<usize, TargetChange>) -> Option<Micros> {
         let now = self.snapshot.now;
         let of_policy = |(&queue, memory): (&usize, &Memory)| {
             let settings = self.snapshot.queues.get(queue)?.settings.as_ref()?;

@@ -15,7 +15,7 @@ use crate::units::{GpuType, Micros};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     /// One target per claim, in the order of the claims.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PlacementTarget>,
     /// Change of the policies' memory, for [`super::History::apply`].
     pub memory: MemoryChange,
     /// Time of the next decision if nothing happens before; `None`: never.
@@ -26,7 +26,7 @@ pub struct Decision {
 
 /// Decided workers of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct PlacementTarget {
     /// The claim.
     pub id: Text,
     /// Type of its GPUs; type 0 where it has none.
@@ -34,12 +34,12 @@ pub struct Target {
     /// The node of worker 0, 1, 2, ...
     pub on: Vec<Text>,
     /// Difference from what was held; `None`: there is none.
-    pub change: Option<Change>,
+    pub change: Option<TargetChange>,
 }
 
 /// Difference between a target and what was held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct TargetChange {
     /// Kind of the change.
     pub why: Why,
     /// The claim that gains by it; named wherever workers are taken away for another claim.

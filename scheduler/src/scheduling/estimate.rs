@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::job::{JobView, Speeds};
-use crate::learning::{Measured, Progress};
+use crate::learning::{Measured, MeasuredProgress};
 use crate::units::Micros;
 
 /// Assumed cost of a restart until one was measured: 60 s.
@@ -17,7 +17,7 @@ pub const RESTART_PRIOR: Micros = Micros::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpeedSamples {
     /// Its progress and its own measurements.
-    pub progress: Progress,
+    pub progress: MeasuredProgress,
     /// Units of work estimated at submission; `None`: not known.
     pub expected: Option<u64>,
     /// Speeds assumed before anything is measured, home type first.
@@ -27,7 +27,7 @@ pub struct SpeedSamples {
 impl SpeedSamples {
     /// Returns the samples of a job just submitted: none, with `expected` units of work, and speeds as `prior` has them.
     pub fn new(prior: Speeds, expected: Option<u64>) -> Self {
-        Self { progress: Progress { total: expected, ..Progress::default() }, expected, prior }
+        Self { progress: MeasuredProgress { total: expected, ..MeasuredProgress::default() }, expected, prior }
     }
 
     /// Doubles the estimate of the work until it exceeds the work done.

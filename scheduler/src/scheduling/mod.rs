@@ -43,7 +43,7 @@ mod steps;
 
 pub use ask::ask;
 pub use decide::{Error, decide};
-pub use decision::{Change, Decision, PendingClaim, Reason, Target, Why};
+pub use decision::{Decision, PendingClaim, PlacementTarget, Reason, TargetChange, Why};
 pub use estimate::{SpeedEstimate, SpeedSamples, outlived};
 pub use floor::Floor;
 pub use history::History;

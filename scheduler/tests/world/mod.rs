@@ -222,7 +222,7 @@ impl World {
 
 /// Formats the changes of a decision.
 pub(crate) fn changes(decision: &Decision) -> Vec<String> {
-    let text = |target: &scheduler::scheduling::Target| {
+    let text = |target: &scheduler::scheduling::PlacementTarget| {
         let change = target.change.as_ref()?;
         let beneficiary = change.beneficiary.as_ref().map(|id| format!(" for {id}")).unwrap_or_default();
         Some(format!("{} {:?}{beneficiary}", target.id, change.why))

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use args::{DEFAULT_NAMESPACE, Millis, Names, ObjectName, OneOrMany, Pods, Word};
-pub use names::{Target, in_namespace, names_manifest};
+pub use names::{PatchTarget, in_namespace, names_manifest};
 pub use parse::{Error, Place, load, parse};
 pub use schema::schema;
 

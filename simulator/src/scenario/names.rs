@@ -9,7 +9,7 @@ use super::{DEFAULT_NAMESPACE, ObjectName, Patch};
 
 /// Object that a patch changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct PatchTarget {
     /// Kind of the object; empty for a job of any kind with that name.
     pub kind: String,
     /// Its address.
@@ -21,11 +21,11 @@ impl Patch {
     ///
     /// # Errors
     /// When it names no object, or two.
-    pub fn target_and_body(&self) -> Result<(Target, Value), String> {
+    pub fn target_and_body(&self) -> Result<(PatchTarget, Value), String> {
         let mut body = serde_json::Map::new();
         let mut targets = Vec::new();
         let mut target =
-            |kind: &str, name: &ObjectName| targets.push(Target { kind: kind.to_owned(), name: name.clone() });
+            |kind: &str, name: &ObjectName| targets.push(PatchTarget { kind: kind.to_owned(), name: name.clone() });
         if let Some(name) = &self.job {
             target("", name);
         }
@@ -65,7 +65,7 @@ impl Patch {
                 body.insert(key.to_owned(), value.clone());
             }
         }
-        match <[Target; 1]>::try_from(targets) {
+        match <[PatchTarget; 1]>::try_from(targets) {
             Ok([target]) => Ok((target, Value::Object(body))),
             Err(targets) if targets.is_empty() => Err("names no object".to_owned()),
             Err(_) => Err("names more than one object".to_owned()),

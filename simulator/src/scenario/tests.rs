@@ -158,12 +158,12 @@ fn patches_name_their_object_in_several_ways() {
         other => panic!("{other:?}"),
     };
     let spec = json!({"spec": {"a": 1}});
-    assert_eq!(of("{job: j, spec: {a: 1}}"), (Target { kind: String::new(), name: "j".into() }, spec.clone()));
+    assert_eq!(of("{job: j, spec: {a: 1}}"), (PatchTarget { kind: String::new(), name: "j".into() }, spec.clone()));
     assert_eq!(
         of("{job: j, object: {spec: {a: 1}}}"),
-        (Target { kind: String::new(), name: "j".into() }, spec.clone())
+        (PatchTarget { kind: String::new(), name: "j".into() }, spec.clone())
     );
-    let pod = Target { kind: "Pod".to_owned(), name: "ns/p".into() };
+    let pod = PatchTarget { kind: "Pod".to_owned(), name: "ns/p".into() };
     assert_eq!(of("{pod: ns/p, spec: {a: 1}}"), (pod.clone(), spec.clone()));
     assert_eq!(of("{object: Pod/ns/p, spec: {a: 1}}"), (pod.clone(), spec.clone()));
     assert_eq!(of("{kind: Pod, name: p, namespace: ns, spec: {a: 1}}"), (pod.clone(), spec.clone()));

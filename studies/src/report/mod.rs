@@ -10,7 +10,7 @@ mod series;
 use std::fmt::Write as _;
 
 use super::input::Workload;
-use super::sim::Outcome;
+use super::sim::StudyOutcome;
 use super::summary::{Summary, ratio, seconds};
 
 /// One study in a report.
@@ -19,7 +19,7 @@ pub struct Shown<'a> {
     /// Name of the policy.
     pub name: &'a str,
     /// Outcome of the jobs.
-    pub outcome: &'a Outcome,
+    pub outcome: &'a StudyOutcome,
     /// Its figures.
     pub summary: &'a Summary,
 }

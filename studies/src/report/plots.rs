@@ -12,7 +12,7 @@ use scheduler::Micros;
 use super::series::Bins;
 use super::{Error, Shown};
 use crate::input::Workload;
-use crate::sim::{JobRecord, Outcome, Sample};
+use crate::sim::{JobRecord, Sample, StudyOutcome};
 use crate::summary::{ratio, seconds};
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -223,7 +223,7 @@ pub(super) fn over_time(
 pub(super) fn by_job(
     workload: &Workload,
     studies: &[Shown<'_>],
-    outcome: &Outcome,
+    outcome: &StudyOutcome,
 ) -> Result<(String, Vec<(String, String)>), Error> {
     let mut largest: Vec<&JobRecord> = outcome.jobs.iter().collect();
     largest.sort_by_key(|r| (std::cmp::Reverse(r.attained), r.place));

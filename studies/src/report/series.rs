@@ -4,7 +4,7 @@
 
 use scheduler::Micros;
 
-use crate::sim::{Change, Sample};
+use crate::sim::{Sample, SizeChange};
 use crate::summary::{ratio, seconds};
 
 /// A span of time, cut into equal bins.
@@ -58,9 +58,9 @@ impl Bins {
     }
 
     /// Average GPUs of one job per bin.
-    pub(super) fn of_job(&self, changes: &[Change], job: usize) -> Vec<f64> {
+    pub(super) fn of_job(&self, changes: &[SizeChange], job: usize) -> Vec<f64> {
         let mut sums = vec![0; self.count];
-        let mut last: Option<&Change> = None;
+        let mut last: Option<&SizeChange> = None;
         for change in changes.iter().filter(|c| c.job == job) {
             if let Some(last) = last {
                 self.add(&mut sums, last.at, change.at, last.grant.gpus);
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn a_job_is_followed_through_its_changes() {
         let bins = Bins::new(Micros(0), Micros(20), 2);
-        let change = |at, job, gpus| Change { at: Micros(at), job, grant: Grant::of(GpuType(0), gpus) };
+        let change = |at, job, gpus| SizeChange { at: Micros(at), job, grant: Grant::of(GpuType(0), gpus) };
         let changes = [change(0, 1, 2), change(5, 0, 9), change(10, 1, 4), change(15, 1, 0)];
         assert_eq!(bins.of_job(&changes, 1), [2.0, 2.0]);
     }

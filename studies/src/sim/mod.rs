@@ -13,7 +13,7 @@ mod run;
 mod scheduling;
 
 pub use knowledge::{Knowledge, SizeKnowledge, SpeedKnowledge};
-pub use outcome::{Change, JobRecord, Outcome, Places, Sample};
+pub use outcome::{JobRecord, Places, Sample, SizeChange, StudyOutcome};
 pub use run::{Error, run};
 pub use scheduling::{Office, Workers};
 

@@ -62,7 +62,7 @@ pub struct Sample {
 
 /// A job's change of what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct SizeChange {
     /// Time.
     pub at: Micros,
     /// The job's place in the workload.
@@ -84,13 +84,13 @@ pub struct Places {
 
 /// A trace played to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct StudyOutcome {
     /// The jobs, in the order of the workload.
     pub jobs: Vec<JobRecord>,
     /// The cluster over time, one entry per time at which something changed.
     pub samples: Vec<Sample>,
     /// All changes of size, ends included; empty unless they were asked for.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SizeChange>,
     /// All changes of nodes, ends not included; empty where the policy alone decided.
     pub places: Vec<Places>,
     /// Decisions taken.

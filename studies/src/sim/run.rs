@@ -12,7 +12,7 @@ use super::clock;
 use super::floor::Floor;
 use super::learner::{Learner, Pupil};
 use super::live::Live;
-use super::outcome::{Change, JobRecord, Outcome, Places, Sample};
+use super::outcome::{JobRecord, Places, Sample, SizeChange, StudyOutcome};
 use super::scheduling::Held;
 use super::{Office, Settings, SpeedKnowledge};
 use crate::input::{Work, Workload, WorkloadJob};
@@ -55,7 +55,7 @@ pub enum Error {
 ///
 /// # Errors
 /// The policy is faulty, or never starts some job.
-pub fn run(workload: &Workload, policy: &dyn Policy, settings: &Settings) -> Result<Outcome, Error> {
+pub fn run(workload: &Workload, policy: &dyn Policy, settings: &Settings) -> Result<StudyOutcome, Error> {
     let mut simulation = Simulation::new(workload, policy, settings);
     while simulation.step()? {}
     Ok(simulation.outcome())
@@ -103,7 +103,7 @@ struct Simulation<'a> {
     round: Micros,
     records: Vec<Option<JobRecord>>,
     samples: Vec<Sample>,
-    changes: Vec<Change>,
+    changes: Vec<SizeChange>,
     moves: Vec<Places>,
     decisions: u64,
 }
@@ -239,7 +239,7 @@ impl<'a> Simulation<'a> {
             restarts: live.restarts,
         });
         if self.settings.keep_changes {
-            self.changes.push(Change { at: self.now, job: place, grant: Grant::NONE });
+            self.changes.push(SizeChange { at: self.now, job: place, grant: Grant::NONE });
         }
     }
 
@@ -379,7 +379,7 @@ impl<'a> Simulation<'a> {
         view.spell = live.spell;
         view.first_start = live.first_start;
         if self.settings.keep_changes {
-            self.changes.push(Change { at: now, job: place, grant });
+            self.changes.push(SizeChange { at: now, job: place, grant });
         }
     }
 
@@ -395,8 +395,8 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn outcome(self) -> Outcome {
-        Outcome {
+    fn outcome(self) -> StudyOutcome {
+        StudyOutcome {
             jobs: self.records.into_iter().flatten().collect(),
             samples: self.samples,
             changes: self.changes,

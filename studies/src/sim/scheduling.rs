@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::id::Text;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{
-    self, Claim, Decision, Fixed, History, QueueSnapshot, Sizes, Snapshot, SpeedEstimate, Target, Usage,
+    self, Claim, Decision, Fixed, History, PlacementTarget, QueueSnapshot, Sizes, Snapshot, SpeedEstimate, Usage,
 };
 use scheduler::{Grant, JobView, Micros};
 
@@ -106,7 +106,13 @@ impl Held {
     }
 
     /// Takes a target over, and returns what the job holds from now on. `true`: it is on other nodes than before.
-    pub(super) fn take(&mut self, office: &Office, job: &WorkloadJob, target: Target, now: Micros) -> (Grant, bool) {
+    pub(super) fn take(
+        &mut self,
+        office: &Office,
+        job: &WorkloadJob,
+        target: PlacementTarget,
+        now: Micros,
+    ) -> (Grant, bool) {
         let gpus = u32::try_from(target.on.len()).unwrap_or(u32::MAX).saturating_mul(office.workers(job).width);
         let moved = target.change.is_some();
         if moved {

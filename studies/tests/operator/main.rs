@@ -14,10 +14,10 @@ use std::time::Duration;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{self, QueueSnapshot};
 use scheduler::{GpuType, Micros};
-use session::{Binding, Change, Latencies, Played, Queue, play};
+use session::{Binding, Latencies, Played, Queue, Resized, play};
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
 use studies::lineup::Entrant;
-use studies::sim::{Knowledge, Office, Outcome, Settings, SpeedKnowledge, run};
+use studies::sim::{Knowledge, Office, Settings, SpeedKnowledge, StudyOutcome, run};
 
 /// Elastic policies of Voda.
 const POLICIES: [&str; 5] = ["ElasticFIFO", "ElasticSRJF", "ElasticTiresias", "FfDLOptimizer", "AFS-L"];
@@ -64,7 +64,7 @@ fn office(queue: &Queue) -> Office {
 }
 
 /// Plays the study with speeds as jobs report them: by the policy alone, as `trainyard schedule study` does with a trace, or on a cluster.
-fn study(workload: &Workload, policy: &str, restart_ms: u64, office: Option<Office>) -> Outcome {
+fn study(workload: &Workload, policy: &str, restart_ms: u64, office: Option<Office>) -> StudyOutcome {
     let settings = Settings {
         tick: Micros::from_millis(1),
         restart_cost: Micros::from_millis(restart_ms),
@@ -77,7 +77,7 @@ fn study(workload: &Workload, policy: &str, restart_ms: u64, office: Option<Offi
 }
 
 /// Changes of sizes in a study, by time and job.
-fn changes(outcome: &Outcome) -> Vec<Change> {
+fn changes(outcome: &StudyOutcome) -> Vec<Resized> {
     // Of several at one time the last counts.
     let last: BTreeMap<(Micros, usize), u32> =
         outcome.changes.iter().map(|change| ((change.at, change.job), change.grant.gpus)).collect();
@@ -94,7 +94,7 @@ fn mean(completions: impl ExactSizeIterator<Item = u64>) -> f64 {
     Duration::from_millis(completions.sum()).as_secs_f64() / f64::from(jobs)
 }
 
-fn mean_of_study(outcome: &Outcome) -> f64 {
+fn mean_of_study(outcome: &StudyOutcome) -> f64 {
     mean(outcome.jobs.iter().map(|job| job.completion().0 / 1000))
 }
 

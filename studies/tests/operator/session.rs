@@ -43,13 +43,13 @@ pub(crate) enum Binding {
 }
 
 /// A change of a job's size: milliseconds since the origin, place of the job, GPUs from then on.
-pub(crate) type Change = (u64, usize, u32);
+pub(crate) type Resized = (u64, usize, u32);
 
 /// A workload that was played.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
     /// Changes of sizes, ends included, by time and job.
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<Resized>,
     /// Time of the end of each job, by its place.
     pub(crate) ended: BTreeMap<usize, u64>,
     /// Pods that found no room on the nodes of their job when they were created.

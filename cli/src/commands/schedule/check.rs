@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use model::Text;
 use scheduler::Micros;
-use studies::sim::Outcome;
+use studies::sim::StudyOutcome;
 use studies::summary::seconds;
 
 use super::recorded::Told;
@@ -17,7 +17,7 @@ use crate::out;
 const SHOWN_MAX: usize = 10;
 
 /// Prints how far the study and the log agree. The exit code is 0 where every job started at the recorded time on the recorded nodes.
-pub(super) fn print(policy: &str, told: &BTreeMap<Text, Told>, outcome: &Outcome) -> ExitCode {
+pub(super) fn print(policy: &str, told: &BTreeMap<Text, Told>, outcome: &StudyOutcome) -> ExitCode {
     let mut first: BTreeMap<usize, &[Text]> = BTreeMap::new();
     for places in outcome.places.iter().filter(|places| !places.on.is_empty()) {
         first.entry(places.job).or_insert(&places.on);

@@ -11,7 +11,7 @@ use studies::input::Workload;
 use studies::lineup::Entrant;
 use studies::report::{self, Shown};
 use studies::rows::{self, RowHead};
-use studies::sim::{self, Outcome, Settings};
+use studies::sim::{self, Settings, StudyOutcome};
 use studies::summary::{Summary, ratio, seconds};
 
 use super::provenance;
@@ -47,7 +47,7 @@ enum Output {
 /// A policy with its outcome.
 struct Played<'a> {
     entrant: &'a Entrant,
-    outcome: Outcome,
+    outcome: StudyOutcome,
     summary: Summary,
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 use model::Text;
 use scheduler::changes::changes;
-use scheduler::learning::{Measured, Prior, Progress, Report};
+use scheduler::learning::{Measured, MeasuredProgress, Prior, Report};
 use scheduler::placement::{Demand, Node, Packing, Placement, Plan, repack};
 use scheduler::policies::las::Queues;
 use scheduler::{
@@ -218,7 +218,7 @@ fn collector(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure>
     let sizes: Vec<u32> = (document.get("epoch_time_sec")?.members()?.into_iter())
         .map(|(key, place)| key.parse().map_err(|_| place.error(&format!("size {key:?} is not a whole number"))))
         .collect::<Result<_, _>>()?;
-    let mut progress = Progress { total: Some(total.into()), ..Progress::default() };
+    let mut progress = MeasuredProgress { total: Some(total.into()), ..MeasuredProgress::default() };
     let mut category = Measured::default();
     let (mut running, mut service, mut span, mut last) = (Micros::ZERO, 0_u64, None, None);
     for row in vector.get("csv_rows")?.items()? {

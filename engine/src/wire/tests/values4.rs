@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use model::fact::{Adopted, ReportedEnd};
 use model::{
-    Allocation, Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, Config, Decision, Demand, Dependency,
-    Edits, Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
+    Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, Config, Decision, Demand, Dependency, Edits,
+    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
     LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NodeFact, Noted, ObjectRef, Outcome, OwnedFact,
     OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim,
-    Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, SizeRange, SpecFact, Target, Timestamp,
-    Usage, WaitingJob, When, WithinQueue,
+    Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, ShareTarget, SizeRange, SpecFact,
+    TargetUpdate, Timestamp, Usage, WaitingJob, When, WithinQueue,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -149,8 +149,8 @@ fn report() -> QueueReport {
     }
 }
 
-fn target() -> Target {
-    Target { share: share(), why: Some(loss(LossKind::Moved)) }
+fn target() -> ShareTarget {
+    ShareTarget { share: share(), why: Some(loss(LossKind::Moved)) }
 }
 
 /// Specs each of which has one member or word of format 4.
@@ -328,8 +328,8 @@ pub(super) fn events() -> Vec<Event> {
     ]);
     let halt =
         |kind| Event::Decided(Box::new(Decision::Halt { cause: Cause { kind, slots: vec![], message: "m".into() } }));
-    let bare = Target { why: None, ..target() };
-    let allocation = Allocation { targets: vec![(key(), target()), (key(), bare)], memory: "{}".into() };
+    let bare = ShareTarget { why: None, ..target() };
+    let allocation = TargetUpdate { targets: vec![(key(), target()), (key(), bare)], memory: "{}".into() };
     let mut events: Vec<Event> = kinds.map(halt).collect();
     events.push(Event::Allocated(Box::new(allocation)));
     events.push(Event::Allocated(Box::default()));

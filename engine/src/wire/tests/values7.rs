@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use model::fact::{Adopted, EndRequest};
 use model::{
-    Allocation, Cause, CauseKind, ContainerEnd, Decision, Event, Fact, GroupSpec, JobFact, JobSpec, Kind,
-    LabelOperator, LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact,
-    NodeRefusal, NodeSelectorTerm, Phase, PodFact, PodHolding, PodPhase, PodRequirements, QueueSpec, ResourceVersion,
-    RestartPolicy, Share, ShareChange, ShareLoss, Taint, Target, Text, Timestamp, Toleration,
+    Cause, CauseKind, ContainerEnd, Decision, Event, Fact, GroupSpec, JobFact, JobSpec, Kind, LabelOperator,
+    LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact, NodeRefusal,
+    NodeSelectorTerm, Phase, PodFact, PodHolding, PodPhase, PodRequirements, QueueSpec, ResourceVersion, RestartPolicy,
+    Share, ShareChange, ShareLoss, ShareTarget, Taint, TargetUpdate, Text, Timestamp, Toleration,
 };
 
 use super::values::{self, key, spec_fact, stamp};
@@ -137,11 +137,11 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
 /// Events each of which needs format 7.
 pub(super) fn events() -> Vec<Event> {
     let loss = ShareLoss { job: Some("ns/j".into()), ..ShareLoss::of(LossKind::Reclaimed) };
-    let target = Target { share: Share::default(), why: Some(loss.clone()) };
+    let target = ShareTarget { share: Share::default(), why: Some(loss.clone()) };
     let change = ShareChange { share: Share::default(), target: None, why: Some(loss) };
     vec![
         Event::WaitsReported { jobs: vec![(key(), Some("no room".into())), (key(), None)] },
-        Event::Allocated(Box::new(Allocation { targets: vec![(key(), target)], memory: "".into() })),
+        Event::Allocated(Box::new(TargetUpdate { targets: vec![(key(), target)], memory: "".into() })),
         Event::Shared { changes: vec![(key(), change)] },
         Event::Decided(Box::new(Decision::End {
             phase: Phase::Failed,

@@ -9,7 +9,7 @@ use serde_with::serde_as;
 use super::autoscaler::{Autoscaled, Scaling};
 use super::job::NodeRefusal;
 use super::progress::SpeedSample;
-use super::share::{Allocation, Charge, LossKind, QueueReport, Share, ShareChange, ShareLoss, Usage, UserCounts};
+use super::share::{Charge, LossKind, QueueReport, Share, ShareChange, ShareLoss, TargetUpdate, Usage, UserCounts};
 use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
@@ -81,7 +81,7 @@ pub(crate) enum Event {
     MessageChanged {
         message: Text,
     },
-    Allocated(#[serde_as(as = "Box<Allocation>")] Box<model::Allocation>),
+    Allocated(#[serde_as(as = "Box<TargetUpdate>")] Box<model::TargetUpdate>),
     Shared {
         #[serde_as(as = "Vec<(_, ShareChange)>")]
         changes: Vec<(model::JobKey, model::ShareChange)>,

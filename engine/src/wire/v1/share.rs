@@ -18,10 +18,10 @@ forms! {
     Share: model::Share,
     Charge: model::Charge,
     ShareChange: model::ShareChange,
-    Target: model::Target,
+    ShareTarget: model::ShareTarget,
     ShareLoss: model::ShareLoss,
     LossKind: model::LossKind,
-    Allocation: model::Allocation,
+    TargetUpdate: model::TargetUpdate,
     QueueSpec: model::QueueSpec,
     QuotaSpec: model::QuotaSpec,
     WithinQueue: model::WithinQueue,
@@ -145,8 +145,8 @@ pub(super) struct ShareChange {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Target")]
-pub(super) struct Target {
+#[serde(remote = "model::ShareTarget")]
+pub(super) struct ShareTarget {
     #[serde_as(as = "Share")]
     share: model::Share,
     #[serde_as(as = "Option<ShareLoss>")]
@@ -178,11 +178,11 @@ pub(super) enum LossKind {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Allocation")]
-pub(super) struct Allocation {
-    #[serde_as(as = "Vec<(_, Target)>")]
+#[serde(remote = "model::TargetUpdate")]
+pub(super) struct TargetUpdate {
+    #[serde_as(as = "Vec<(_, ShareTarget)>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    targets: Vec<(model::JobKey, model::Target)>,
+    targets: Vec<(model::JobKey, model::ShareTarget)>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     memory: Text,
 }

@@ -16,11 +16,11 @@ fn workload(rows: &str, cluster: &str) -> Workload {
     Workload::join(trace, None, Cluster::parse(cluster).unwrap(), OnBadRow::Refuse).unwrap()
 }
 
-fn play(workload: &Workload, name: &str, settings: &Settings) -> Outcome {
+fn play(workload: &Workload, name: &str, settings: &Settings) -> StudyOutcome {
     run(workload, Entrant::find(name).unwrap().policy.as_ref(), settings).unwrap()
 }
 
-fn starts_and_ends(outcome: &Outcome) -> Vec<(u64, u64)> {
+fn starts_and_ends(outcome: &StudyOutcome) -> Vec<(u64, u64)> {
     outcome.jobs.iter().map(|j| (j.first_start.0 / 1_000_000, j.finished.0 / 1_000_000)).collect()
 }
 
