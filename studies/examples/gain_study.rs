@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use scheduler::Micros;
 use studies::compare;
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use studies::lineup::Entrant;
+use studies::lineup::Candidate;
 use studies::sim::{Knowledge, Settings, SizeKnowledge, SpeedKnowledge, run};
 use studies::summary::Summary;
 
@@ -256,7 +256,7 @@ struct Cell<'a> {
 
 /// Mean completion time in seconds, over the seeds where there is something to draw.
 fn mean(cell: &Cell<'_>, policy: &str, options: &Options) -> Result<f64, Failure> {
-    let entrant = Entrant::find(policy)?;
+    let candidate = Candidate::find(policy)?;
     let seeds: Vec<u64> = if cell.imperfect { (1..=options.seeds).collect() } else { vec![0] };
     let mut sum = 0.0;
     for &seed in &seeds {
@@ -271,7 +271,7 @@ fn mean(cell: &Cell<'_>, policy: &str, options: &Options) -> Result<f64, Failure
             knowledge,
             ..Settings::default()
         };
-        let outcome = run(cell.workload, entrant.policy.as_ref(), &settings)?;
+        let outcome = run(cell.workload, candidate.policy.as_ref(), &settings)?;
         sum += Summary::of(cell.workload, &outcome).average_completion();
     }
     #[expect(clippy::cast_precision_loss, reason = "a few seeds")]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use studies::compare;
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use studies::lineup::Entrant;
+use studies::lineup::Candidate;
 use studies::published::{Plan, Play, Published, TIMES, times};
 use studies::sim::{Settings, run};
 use studies::summary::Summary;
@@ -72,9 +72,9 @@ fn workload(root: &Path, trace: &str, profile: Option<&str>, gpus: u32) -> Resul
 
 fn study(root: &Path, row: &Published, play: &Play) -> Result<([u64; TIMES.len()], Duration), Failure> {
     let workload = workload(root, &row.trace, play.profile, row.gpus)?;
-    let entrant = Entrant::find(&play.policy)?;
+    let candidate = Candidate::find(&play.policy)?;
     let started = Instant::now();
-    let outcome = run(&workload, entrant.policy.as_ref(), &play.settings)?;
+    let outcome = run(&workload, candidate.policy.as_ref(), &play.settings)?;
     Ok((times(&Summary::of(&workload, &outcome)), started.elapsed()))
 }
 
@@ -152,7 +152,7 @@ fn pollux_mean(options: &Options) -> Result<bool, Failure> {
     for w in 1..=8 {
         let trace = format!("pollux/pollux_w{w}.csv");
         let workload = workload(&options.traces, &trace, Some("profiles/pollux_t4_fixed_batch.csv"), 64)?;
-        let outcome = run(&workload, Entrant::find("tiresias")?.policy.as_ref(), &settings)?;
+        let outcome = run(&workload, Candidate::find("tiresias")?.policy.as_ref(), &settings)?;
         sum += times(&Summary::of(&workload, &outcome))[0];
     }
     let mean = sum / 8;
@@ -172,9 +172,9 @@ fn time_philly(options: &Options, gpus: u32) -> Result<(), Failure> {
     println!("| policy | mean JCT | median | p99 | makespan | utilisation | decisions | time |");
     println!("|---|---|---|---|---|---|---|---|");
     for name in LARGE {
-        let entrant = Entrant::find(name)?;
+        let candidate = Candidate::find(name)?;
         let started = Instant::now();
-        let outcome = run(&workload, entrant.policy.as_ref(), &Settings::default())?;
+        let outcome = run(&workload, candidate.policy.as_ref(), &Settings::default())?;
         let took = started.elapsed();
         let summary = Summary::of(&workload, &outcome);
         let [mean, median, _, _, p99, _, makespan] = times(&summary).map(secs);

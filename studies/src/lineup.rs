@@ -10,7 +10,7 @@ use super::reference;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// No policy has this name.
-    #[error("unknown policy {name:?}; known are {}", Entrant::names().collect::<Vec<_>>().join(", "))]
+    #[error("unknown policy {name:?}; known are {}", Candidate::names().collect::<Vec<_>>().join(", "))]
     Unknown {
         /// The name asked for.
         name: String,
@@ -31,7 +31,7 @@ impl From<NameError> for Error {
 
 /// A policy in a study.
 #[derive(Debug)]
-pub struct Entrant {
+pub struct Candidate {
     /// The name it was asked for by.
     pub name: String,
     /// The policy.
@@ -58,7 +58,7 @@ const TIRESIAS_SIM: &[(&str, &str)] = &[
     ("shortest-gpu", "srsf"),
 ];
 
-impl Entrant {
+impl Candidate {
     /// Finds a policy.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Entrant {
     /// All of a comma-separated list. A comma inside the settings of a policy (`gain:a=0.3,b=4`) does not separate.
     ///
     /// # Errors
-    /// As [`Entrant::find`], for the first that cannot be found.
+    /// As [`Candidate::find`], for the first that cannot be found.
     pub fn list(names: &str) -> Result<Vec<Self>, Error> {
         let mut parts: Vec<String> = Vec::new();
         for part in names.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -107,16 +107,16 @@ mod tests {
 
     #[test]
     fn every_name_is_found() {
-        for name in Entrant::names() {
-            assert_eq!(Entrant::find(&name).unwrap().name, name);
+        for name in Candidate::names() {
+            assert_eq!(Candidate::find(&name).unwrap().name, name);
         }
-        assert!(Entrant::find("tiresias-sim:nonsense").is_err());
+        assert!(Candidate::find("tiresias-sim:nonsense").is_err());
     }
 
     #[test]
     fn no_two_names_differ_in_case_alone() {
         let mut lower = std::collections::BTreeMap::new();
-        for name in Entrant::names() {
+        for name in Candidate::names() {
             let other = lower.insert(name.to_ascii_lowercase(), name.clone());
             assert_eq!(other, None, "{name}");
         }
@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn settings_keep_their_commas() {
-        let list = Entrant::list("srtf, gain:a=0.3,b=4 ,tiresias-sim:fifo,max-min").unwrap();
+        let list = Candidate::list("srtf, gain:a=0.3,b=4 ,tiresias-sim:fifo,max-min").unwrap();
         let names: Vec<&str> = list.iter().map(|e| e.name.as_str()).collect();
         assert_eq!(names, ["srtf", "gain:a=0.3,b=4", "tiresias-sim:fifo", "max-min"]);
-        let error = Entrant::list("srtf,none-such").unwrap_err().to_string();
+        let error = Candidate::list("srtf,none-such").unwrap_err().to_string();
         assert!(error.starts_with("unknown policy \"none-such\"; known are "), "{error}");
         assert!(error.contains("gain") && error.contains("tiresias-sim:fifo"), "{error}");
-        let error = Entrant::list("gain:nonsense=1").unwrap_err();
+        let error = Candidate::list("gain:nonsense=1").unwrap_err();
         assert!(matches!(error, Error::Setting(_)), "{error}");
     }
 }

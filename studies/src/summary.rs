@@ -93,9 +93,9 @@ impl Summary {
         let sum = |of: fn(&JobRecord) -> Micros| records.iter().map(of).fold(Micros::ZERO, Micros::plus);
         let count = |of: fn(&JobRecord) -> u32| records.iter().map(|r| u64::from(of(r))).sum();
         let makespan = records.iter().map(|r| r.finished).max().unwrap_or_default();
-        let crowd = Crowd::of(&outcome.samples);
+        let load = LoadSummary::of(&outcome.samples);
         let gpus = workload.cluster.gpus();
-        let fairness = |r: &JobRecord| fairness(&workload.jobs[r.place], r, &crowd, gpus);
+        let fairness = |r: &JobRecord| fairness(&workload.jobs[r.place], r, &load, gpus);
         Self {
             jobs: records.len(),
             total_completion: sum(JobRecord::completion),
@@ -145,13 +145,13 @@ impl Summary {
     }
 }
 
-/// The number of jobs over time, integrated.
-struct Crowd {
+/// Number of jobs over time, integrated.
+struct LoadSummary {
     /// From when, how many jobs, and job-microseconds before that.
     steps: Vec<(Micros, u64, u128)>,
 }
 
-impl Crowd {
+impl LoadSummary {
     fn of(samples: &[Sample]) -> Self {
         let mut steps: Vec<(Micros, u64, u128)> = Vec::with_capacity(samples.len());
         for sample in samples {
@@ -181,15 +181,15 @@ fn area_between(from: Micros, to: Micros, jobs: u64) -> u128 {
 
 /// Completion time over the time alone on an equal share of the cluster. A share below the job's minimum counts as that
 /// fraction of the time on the minimum; above, the fastest size within the share and the job's range.
-fn fairness(job: &WorkloadJob, record: &JobRecord, crowd: &Crowd, gpus: u32) -> f64 {
-    let crowd_milli = crowd.average_milli(record.submitted, record.finished);
-    let share = u32::try_from(u64::from(gpus) * 1000 / crowd_milli).unwrap_or(u32::MAX);
+fn fairness(job: &WorkloadJob, record: &JobRecord, load: &LoadSummary, gpus: u32) -> f64 {
+    let load_milli = load.average_milli(record.submitted, record.finished);
+    let share = u32::try_from(u64::from(gpus) * 1000 / load_milli).unwrap_or(u32::MAX);
     let home = job.speeds.home().map_or_else(GpuType::default, |(gpu_type, _)| *gpu_type);
     let alone = if share >= job.min {
         let sizes = job.min..=share.min(job.max);
         sizes.map(|size| job.work.time_at(job.speed(home, size))).min().map_or(0.0, seconds)
     } else {
-        let share = ratio(u128::from(gpus) * 1000, u128::from(crowd_milli));
+        let share = ratio(u128::from(gpus) * 1000, u128::from(load_milli));
         seconds(job.work.time_at(job.speed(home, job.min))) * f64::from(job.min) / share
     };
     if alone > 0.0 { seconds(record.completion()) / alone } else { 0.0 }
@@ -214,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn the_crowd_is_averaged_over_a_span() {
+    fn the_load_is_averaged_over_a_span() {
         let sample = |at, waiting, running| Sample { at: Micros::from_secs(at), waiting, running, gpus: 0 };
-        let crowd = Crowd::of(&[sample(10, 0, 1), sample(20, 1, 2), sample(30, 0, 0)]);
-        let average = |from, to| crowd.average_milli(Micros::from_secs(from), Micros::from_secs(to));
+        let load = LoadSummary::of(&[sample(10, 0, 1), sample(20, 1, 2), sample(30, 0, 0)]);
+        let average = |from, to| load.average_milli(Micros::from_secs(from), Micros::from_secs(to));
         assert_eq!((average(10, 20), average(10, 30), average(15, 25)), (1000, 2000, 2000));
         assert_eq!(average(30, 40), 1000, "never less than the job itself");
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use scheduler::{Micros, Policy};
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use studies::lineup::Entrant;
+use studies::lineup::Candidate;
 use studies::published::{Plan, Published, times};
 use studies::sim::{Knowledge, Settings, SizeKnowledge, StudyOutcome, run};
 use studies::summary::Summary;
@@ -26,7 +26,7 @@ fn workload(trace: &str, profile: Option<&str>, cluster: &str) -> Workload {
 }
 
 fn policy(name: &str) -> Box<dyn Policy> {
-    Entrant::find(name).unwrap().policy
+    Candidate::find(name).unwrap().policy
 }
 
 fn play(workload: &Workload, name: &str, settings: &Settings) -> StudyOutcome {
@@ -102,7 +102,7 @@ fn every_study_adds_up() {
     let sizes = SizeKnowledge::Noisy { sigma_milli: 1000, seed: 1 };
     let noisy = Knowledge { sizes, ..Knowledge::default() };
     let unknown = Knowledge { sizes: SizeKnowledge::Unknown, ..Knowledge::default() };
-    for name in Entrant::names() {
+    for name in Candidate::names() {
         for (knowledge, restart) in [(Knowledge::default(), 0), (noisy, 30), (unknown, 90)] {
             let restart_cost = Micros::from_secs(restart);
             let settings = Settings { knowledge, restart_cost, keep_changes: true, ..Settings::default() };
@@ -134,7 +134,7 @@ fn results_and_jobs_are_written_as_csv() {
     let workload = workload("tiresias_60.csv", None, "8");
     let outcome = play(&workload, "tiresias-sim:fifo", &Settings::default());
     let summary = Summary::of(&workload, &outcome);
-    let counting = Entrant::find("tiresias-sim:fifo").unwrap().counting;
+    let counting = Candidate::find("tiresias-sim:fifo").unwrap().counting;
     let head =
         rows::RowHead { trace: "tiresias_60.csv", gpus: 8, policy: "tiresias-sim:fifo", config: "tick 1 s", counting };
     let mut results = Vec::new();

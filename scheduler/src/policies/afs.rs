@@ -7,7 +7,7 @@
 
 use crate::job::Grant;
 use crate::memory::Memory;
-use crate::policies::tournament::{Contestant, run};
+use crate::policies::tournament::{Candidate, run};
 use crate::policy::Policy;
 use crate::round::{Member, Pool, Round};
 use crate::units::Micros;
@@ -58,11 +58,11 @@ impl Policy for AfsAuthors {
     }
 }
 
-fn field(pool: &Pool<'_>, given: impl Fn(usize) -> u32) -> Vec<Contestant> {
-    let contestant = |(i, m): (usize, &Member<'_>)| {
-        Contestant::new(m.job.remaining.map_or(u64::MAX, |r| r.0), (m.job.min, m.job.max), m.curve, given(i))
+fn field(pool: &Pool<'_>, given: impl Fn(usize) -> u32) -> Vec<Candidate> {
+    let candidate = |(i, m): (usize, &Member<'_>)| {
+        Candidate::new(m.job.remaining.map_or(u64::MAX, |r| r.0), (m.job.min, m.job.max), m.curve, given(i))
     };
-    pool.jobs.iter().enumerate().map(contestant).collect()
+    pool.jobs.iter().enumerate().map(candidate).collect()
 }
 
 /// Not everyone fits at the minimum: the least time left at the minimum goes first.
@@ -80,7 +80,7 @@ const fn wide(value: u64) -> u128 {
 }
 
 /// Whether `a` takes at least as long as `b` at their present speeds; standing still takes for ever.
-fn takes_as_long(a: &Contestant, b: &Contestant) -> bool {
+fn takes_as_long(a: &Candidate, b: &Candidate) -> bool {
     match (a.speed, b.speed) {
         (0, _) => true,
         (_, 0) => false,
@@ -90,14 +90,14 @@ fn takes_as_long(a: &Contestant, b: &Contestant) -> bool {
 
 /// Voda's rule: of the two, the longer wins if what it gains of its new speed is more than what the shorter gains of its
 /// present one. Of two that have nothing the shorter wins, at equal length the later.
-fn voda_later_wins(earlier: &Contestant, later: &Contestant) -> bool {
+fn voda_later_wins(earlier: &Candidate, later: &Candidate) -> bool {
     if earlier.given == 0 && later.given == 0 {
         return earlier.rem >= later.rem;
     }
     let swapped = takes_as_long(earlier, later);
     let (short, long) = if swapped { (later, earlier) } else { (earlier, later) };
     // (faster - speed) / faster of the long one > (faster - speed) / speed of the short one
-    let gain = |c: &Contestant| i128::from(c.faster).saturating_sub(i128::from(c.speed));
+    let gain = |c: &Candidate| i128::from(c.faster).saturating_sub(i128::from(c.speed));
     let left = gain(long).saturating_mul(i128::from(short.speed));
     let right = gain(short).saturating_mul(i128::from(long.faster));
     let long_wins = long.faster > 0 && short.speed > 0 && left > right;
@@ -106,7 +106,7 @@ fn voda_later_wins(earlier: &Contestant, later: &Contestant) -> bool {
 
 /// The authors' rule, with `l` the one with less time left (the later only if strictly less) and `h` the other:
 /// `l` wins if `S_l(g+1)/S_l(g) + S_h(g)/S_h(g+1) > 2`.
-fn authors_later_wins(earlier: &Contestant, later: &Contestant) -> bool {
+fn authors_later_wins(earlier: &Candidate, later: &Candidate) -> bool {
     let later_is_shorter = !takes_as_long(later, earlier);
     let (l, h) = if later_is_shorter { (later, earlier) } else { (earlier, later) };
     let (l0, l1, h0, h1) = (wide(l.speed), wide(l.faster), wide(h.speed), wide(h.faster));

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::job::{Grant, JobView};
 use crate::memory::{Lease, Memory};
 use crate::policies::ordered::fill;
-use crate::policies::tournament::{Contestant, run};
+use crate::policies::tournament::{Candidate, run};
 use crate::policy::Policy;
 use crate::round::{Pool, Round};
 use crate::units::{GpuType, Micros};
@@ -87,8 +87,8 @@ impl AfsP {
 
     /// Everyone fits: the minimum each, then the tournament. Every grant begins a lease.
     fn everyone(self, pool: &Pool<'_>, memory: &mut Memory) -> Vec<u32> {
-        let contestant = |m: &crate::round::Member<'_>| Contestant::new(0, (m.job.min, m.job.max), m.curve, m.job.min);
-        let mut field: Vec<_> = pool.jobs.iter().map(contestant).collect();
+        let candidate = |m: &crate::round::Member<'_>| Candidate::new(0, (m.job.min, m.job.max), m.curve, m.job.min);
+        let mut field: Vec<_> = pool.jobs.iter().map(candidate).collect();
         let needed = field.iter().fold(0_u32, |sum, c| sum.saturating_add(c.given));
         run(&mut field, |i| pool.jobs.get(i).map(|m| m.curve), pool.gpus.saturating_sub(needed), later_wins);
         for member in &pool.jobs {
@@ -113,8 +113,8 @@ fn served(job: &JobView, memory: &Memory) -> u32 {
 }
 
 /// The later job replaces the earlier if `S'/(S' - S)` of it is at most `S/(S' - S)` of the earlier one.
-fn later_wins(earlier: &Contestant, later: &Contestant) -> bool {
-    let gain = |c: &Contestant| i128::from(c.faster).saturating_sub(i128::from(c.speed));
+fn later_wins(earlier: &Candidate, later: &Candidate) -> bool {
+    let gain = |c: &Candidate| i128::from(c.faster).saturating_sub(i128::from(c.speed));
     let (gain_earlier, gain_later) = (gain(earlier), gain(later));
     if gain_later <= 0 {
         return false;

@@ -5,9 +5,9 @@
 
 use crate::job::Curve;
 
-/// A contestant: what the duels look at, kept side by side for speed.
+/// Candidate for the next GPUs: the values that a comparison reads, side by side for speed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Contestant {
+pub(super) struct Candidate {
     /// Work left: time at reference speed.
     pub(super) rem: u64,
     /// GPUs given so far.
@@ -18,13 +18,13 @@ pub(super) struct Contestant {
     pub(super) speed: u64,
     /// Speed with the next grant.
     pub(super) faster: u64,
-    /// Takes part: it can be given more.
+    /// True if it can be given more.
     pub(super) open: bool,
     min: u32,
     max: u32,
 }
 
-impl Contestant {
+impl Candidate {
     /// A job with `given` GPUs.
     pub(super) fn new(rem: u64, sizes: (u32, u32), curve: &Curve, given: u32) -> Self {
         let (min, max) = sizes;
@@ -42,13 +42,13 @@ impl Contestant {
     }
 }
 
-/// Hands out `free` GPUs: each time the tournament's winner gets its next grant. `wins(a, b)` tells whether `b`, the later
+/// Hands out `free` GPUs: each time the tournament's winner gets its next grant. `wins(a, b)` returns whether `b`, the later
 /// one, replaces `a`. A job whose next grant does not fit drops out for good, as what is free only shrinks.
 pub(super) fn run<'c>(
-    field: &mut [Contestant],
+    field: &mut [Candidate],
     curve: impl Fn(usize) -> Option<&'c Curve>,
     mut free: u32,
-    wins: impl Fn(&Contestant, &Contestant) -> bool,
+    wins: impl Fn(&Candidate, &Candidate) -> bool,
 ) {
     let mut champions: Vec<Option<usize>> = vec![None; field.len()];
     let mut start = 0;
@@ -61,31 +61,31 @@ pub(super) fn run<'c>(
             && min > free
         {
             waiting.pop();
-            if let Some(contestant) = field.get_mut(i).filter(|c| c.given == 0) {
-                contestant.open = false;
+            if let Some(candidate) = field.get_mut(i).filter(|c| c.given == 0) {
+                candidate.open = false;
                 start = start.min(i);
             }
         }
         let Some(winner) = play(field, &mut champions, start, &wins) else { break };
-        let (Some(contestant), Some(curve)) = (field.get_mut(winner), curve(winner)) else { break };
-        free = free.saturating_sub(contestant.next.saturating_sub(contestant.given));
-        *contestant = contestant.with(contestant.next, curve);
+        let (Some(candidate), Some(curve)) = (field.get_mut(winner), curve(winner)) else { break };
+        free = free.saturating_sub(candidate.next.saturating_sub(candidate.given));
+        *candidate = candidate.with(candidate.next, curve);
         start = winner;
     }
 }
 
 /// Plays on from `start`; before it nothing has changed, so its champions stand.
 fn play(
-    field: &[Contestant],
+    field: &[Candidate],
     champions: &mut [Option<usize>],
     start: usize,
-    wins: impl Fn(&Contestant, &Contestant) -> bool,
+    wins: impl Fn(&Candidate, &Candidate) -> bool,
 ) -> Option<usize> {
     let before = start.checked_sub(1).and_then(|i| champions.get(i)).copied().flatten();
     let mut best = before.and_then(|i| field.get(i).map(|c| (i, c)));
-    for ((i, contestant), champion) in field.iter().enumerate().zip(champions).skip(start) {
-        if contestant.open && best.is_none_or(|(_, a)| wins(a, contestant)) {
-            best = Some((i, contestant));
+    for ((i, candidate), champion) in field.iter().enumerate().zip(champions).skip(start) {
+        if candidate.open && best.is_none_or(|(_, a)| wins(a, candidate)) {
+            best = Some((i, candidate));
         }
         *champion = best.map(|(i, _)| i);
     }

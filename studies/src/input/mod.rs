@@ -1,6 +1,6 @@
-//! What a study is made from: traces, speedup profiles and cluster specs, read from CSV and text.
+//! Reads the inputs of a study: traces, speedup profiles and cluster specs, from CSV and text.
 //!
-//! Owns reading and checking; every complaint names file, line, column and value. It must not know how jobs are scheduled.
+//! Owns reading and checking; every error names file, line, column and value. It must not know how jobs are scheduled.
 //! Tests: beside each module.
 
 pub mod cluster;
@@ -25,6 +25,6 @@ pub enum OnBadRow {
     /// Refuse the file: the first bad row is the error.
     #[default]
     Refuse,
-    /// Leave it out, remember why, and go on.
+    /// Leave it out, keep the reason, and continue.
     Skip,
 }

@@ -237,7 +237,7 @@ pub fn escape(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::input::{Cluster, OnBadRow, Trace};
-    use crate::lineup::Entrant;
+    use crate::lineup::Candidate;
     use crate::sim::{Settings, run};
 
     #[test]
@@ -248,7 +248,7 @@ mod tests {
         let workload = Workload::join(trace, None, Cluster::parse("4").unwrap(), OnBadRow::Refuse).unwrap();
         let settings = Settings { keep_changes: true, ..Settings::default() };
         let names = ["fifo-strict", "srtf"];
-        let outcomes = names.map(|n| run(&workload, Entrant::find(n).unwrap().policy.as_ref(), &settings).unwrap());
+        let outcomes = names.map(|n| run(&workload, Candidate::find(n).unwrap().policy.as_ref(), &settings).unwrap());
         let summaries = [0, 1].map(|i| Summary::of(&workload, &outcomes[i]));
         let studies: Vec<Shown<'_>> =
             (0..2).map(|i| Shown { name: names[i], outcome: &outcomes[i], summary: &summaries[i] }).collect();

@@ -1,6 +1,6 @@
-//! Which nodes workers are on, and what being spread costs.
+//! Places workers on nodes, and computes what being spread costs.
 //!
-//! Placing is `scheduler::scheduling`'s: workers stay where they are, and are moved only where that is worth its price.
+//! [`scheduler::scheduling`] places: workers stay where they are, and are moved only where that is worth its price.
 //! Tests: at the end of this file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use scheduler::{GpuType, Grant, Speed};
 
 use crate::input::Cluster;
 
-/// The nodes, and who is on them.
+/// Nodes, and the jobs on them.
 #[derive(Debug)]
 pub(super) struct Floor {
     workers: scheduling::Floor,
@@ -21,7 +21,7 @@ pub(super) struct Floor {
 }
 
 impl Floor {
-    /// An empty floor. A pool without nodes is one large node.
+    /// Returns an empty floor. A pool without nodes is one large node.
     pub(super) fn new(cluster: &Cluster, loss_milli: u32) -> Self {
         let mut nodes = Vec::new();
         let mut per_node = BTreeMap::new();
@@ -36,7 +36,7 @@ impl Floor {
         Self { workers: scheduling::Floor::new(nodes, Packing::Pack, prices), per_node, loss_milli }
     }
 
-    /// Places jobs with what they hold; says which of them had workers moved.
+    /// Places jobs with what they hold; returns those that had workers moved.
     pub(super) fn place<'j>(
         &mut self,
         jobs: impl Iterator<Item = (&'j Text, Grant)>,
@@ -44,7 +44,7 @@ impl Floor {
         self.workers.place(jobs)
     }
 
-    /// Speed of a job as it is placed, from its speed when packed.
+    /// Returns the speed of a job as it is placed, from its speed when packed.
     pub(super) fn slowed(&self, job: &Text, grant: Grant, packed: Speed) -> Speed {
         let fewest = self.per_node.get(&grant.gpu_type).map_or(1, |&slots| grant.gpus.div_ceil(slots.max(1)));
         let extra = u32::try_from(self.workers.span(job)).unwrap_or(u32::MAX).saturating_sub(fewest);

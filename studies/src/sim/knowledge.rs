@@ -1,4 +1,4 @@
-//! Knowledge of the decisions about a job: the truth, or what an operator would know.
+//! Limits what decisions know of a job: the truth, or what an operator would know.
 //!
 //! Owns the error put on sizes. The error of a job depends on the seed and its place in the trace alone, so every policy
 //! of a comparison meets the same errors. Tests: at the end of this file.

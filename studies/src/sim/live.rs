@@ -1,4 +1,4 @@
-//! A job that has been submitted and has not ended: its exact progress.
+//! Computes the exact progress of a job that has been submitted and has not ended.
 
 use scheduler::{GpuMicros, Grant, Micros, Speed};
 
@@ -81,7 +81,7 @@ impl Live {
         }
     }
 
-    /// Takes over what it holds from `now` on.
+    /// Sets the GPUs that it holds from `now` on.
     pub(super) fn hold(&mut self, grant: Grant, speed: Speed, now: Micros, restart_cost: Micros) {
         if self.first_start.is_some() {
             self.changes += 1;

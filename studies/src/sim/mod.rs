@@ -1,12 +1,12 @@
-//! The simulation: jobs arrive, run, change size and end in virtual time, as a policy decides.
+//! Simulates: jobs arrive, run, change size and end in virtual time, as a policy decides.
 //!
-//! Owns time, progress and what is recorded. It must not decide who gets what, and reads no clock. Tests: `tests/published.rs`
+//! Owns time, progress and what is recorded. It must not decide which job gets GPUs, and reads no clock. Tests: `tests/published.rs`
 //! and at the end of each file.
 
 mod clock;
+mod estimator;
 mod floor;
 mod knowledge;
-mod learner;
 mod live;
 mod outcome;
 mod run;
@@ -15,7 +15,7 @@ mod scheduling;
 pub use knowledge::{Knowledge, SizeKnowledge, SpeedKnowledge};
 pub use outcome::{JobRecord, Places, Sample, SizeChange, StudyOutcome};
 pub use run::{Error, run};
-pub use scheduling::{Office, Workers};
+pub use scheduling::{ClusterSetup, Workers};
 
 use scheduler::Micros;
 
@@ -32,7 +32,7 @@ pub struct Settings {
     /// `None`: placement is not simulated.
     pub spread_loss_milli: Option<u32>,
     /// Cluster on which `scheduler::scheduling` decides, as in the operator; `None`: the policy alone decides, as in published studies.
-    pub setup: Option<Box<Office>>,
+    pub setup: Option<Box<ClusterSetup>>,
     /// Knowledge of the decisions.
     pub knowledge: Knowledge,
     /// True if every change of size is recorded, as the report needs it.
@@ -54,7 +54,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Describes the settings, for tables and reports.
+    /// Returns the settings in words, for tables and reports.
     pub fn words(&self) -> String {
         let when =
             self.round.map_or_else(|| "decisions at events".to_owned(), |round| format!("rounds of {}", span(round)));

@@ -1,4 +1,4 @@
-//! What became of every job, and how the cluster was used over time.
+//! Holds the outcome of a study: of every job, and of the cluster over time.
 
 use model::id::Text;
 use scheduler::{GpuMicros, Grant, Micros};
@@ -31,17 +31,17 @@ pub struct JobRecord {
 }
 
 impl JobRecord {
-    /// Completion time: from submission to the end.
+    /// Returns the completion time: from submission to the end.
     pub fn completion(&self) -> Micros {
         self.finished.since(self.submitted)
     }
 
-    /// Wait until the first start.
+    /// Returns the wait until the first start.
     pub fn first_wait(&self) -> Micros {
         self.first_start.since(self.submitted)
     }
 
-    /// All the time it held nothing.
+    /// Returns the time that it held nothing.
     pub fn queued(&self) -> Micros {
         self.completion().since(self.ran)
     }
@@ -50,7 +50,7 @@ impl JobRecord {
 /// Use of the cluster from a time on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// From when.
+    /// Time from which it holds.
     pub at: Micros,
     /// Jobs that hold nothing.
     pub waiting: u32,

@@ -9,12 +9,12 @@ use scheduler::scheduling::{self, History};
 use scheduler::{Grant, JobView, Micros, Policy, PolicyInput, Speed};
 
 use super::clock;
+use super::estimator::{Estimator, JobEstimate};
 use super::floor::Floor;
-use super::learner::{Learner, Pupil};
 use super::live::Live;
 use super::outcome::{JobRecord, Places, Sample, SizeChange, StudyOutcome};
 use super::scheduling::Held;
-use super::{Office, Settings, SpeedKnowledge};
+use super::{ClusterSetup, Settings, SpeedKnowledge};
 use crate::input::{Work, Workload, WorkloadJob};
 
 /// Why a study could not be finished.
@@ -69,7 +69,7 @@ struct Entry {
     /// Its work as estimated at submission.
     estimate: Option<Work>,
     /// Speed samples of the job, where speeds are learnt.
-    pupil: Option<Pupil>,
+    job_estimate: Option<JobEstimate>,
 }
 
 struct Simulation<'a> {
@@ -90,7 +90,7 @@ struct Simulation<'a> {
     ends: BTreeSet<(Micros, usize)>,
     held: u32,
     /// How jobs report, where speeds are learnt.
-    learner: Option<Learner>,
+    estimator: Option<Estimator>,
     /// The nodes, where placement is simulated.
     floor: Option<Floor>,
     /// Nodes of jobs, where the scheduler decides on a cluster.
@@ -122,8 +122,8 @@ impl<'a> Simulation<'a> {
             places: Vec::new(),
             ends: BTreeSet::new(),
             held: 0,
-            learner: (settings.knowledge.speeds == SpeedKnowledge::Learnt)
-                .then(|| Learner::new(&workload.cluster, settings.restart_cost)),
+            estimator: (settings.knowledge.speeds == SpeedKnowledge::Learnt)
+                .then(|| Estimator::new(&workload.cluster, settings.restart_cost)),
             floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
             on: Held::default(),
             history: History::default(),
@@ -199,8 +199,8 @@ impl<'a> Simulation<'a> {
         for (place, end) in running {
             let (Some(entry), Ok(i)) = (self.live.get_mut(&place), self.places.binary_search(&place)) else { continue };
             entry.live.advance(now);
-            if let (Some(learner), Some(pupil)) = (&self.learner, &mut entry.pupil) {
-                learner.hear(&self.workload.jobs[place], &entry.live, pupil, &mut self.history);
+            if let (Some(estimator), Some(job_estimate)) = (&self.estimator, &mut entry.job_estimate) {
+                estimator.report(&self.workload.jobs[place], &entry.live, job_estimate, &mut self.history);
             }
             if end <= now {
                 ended.push(i);
@@ -249,7 +249,7 @@ impl<'a> Simulation<'a> {
         view.attained = live.attained;
         view.ran = live.ran;
         view.spell = live.spell;
-        if self.learner.is_none() {
+        if self.estimator.is_none() {
             let work = self.workload.jobs[place].work;
             view.remaining = self.settings.knowledge.sizes.left(*estimate, work, live.left);
             view.done = work.minus(live.left).serial();
@@ -267,9 +267,9 @@ impl<'a> Simulation<'a> {
             let expected = estimate.map(Work::serial);
             self.views.push(JobView { expected, ..self.view(job, remaining) });
             self.places.push(place);
-            let pupil = self.learner.as_ref().map(|learner| learner.meet(job, estimate));
+            let job_estimate = self.estimator.as_ref().map(|estimator| estimator.start(job, estimate));
             let live = Live::new(job.work, self.now);
-            self.live.insert(place, Entry { live, end: Micros::MAX, estimate, pupil });
+            self.live.insert(place, Entry { live, end: Micros::MAX, estimate, job_estimate });
             self.submitted += 1;
         }
         self.submitted > before
@@ -291,10 +291,10 @@ impl<'a> Simulation<'a> {
     }
 
     fn decide(&mut self) -> Result<(), Error> {
-        if self.learner.is_some() {
+        if self.estimator.is_some() {
             for ((place, entry), view) in self.live.iter().zip(&mut self.views) {
-                if let Some(pupil) = &entry.pupil {
-                    pupil.update_view(&self.workload.jobs[*place], &self.history, view);
+                if let Some(job_estimate) = &entry.job_estimate {
+                    job_estimate.update_view(&self.workload.jobs[*place], &self.history, view);
                 }
             }
         }
@@ -303,7 +303,7 @@ impl<'a> Simulation<'a> {
             self.views.iter_mut().for_each(|view| view.doubt = doubt);
         }
         let wake = match &self.settings.setup {
-            Some(office) => self.ask_scheduler(office)?,
+            Some(setup) => self.ask_scheduler(setup)?,
             None => self.ask_policy()?,
         };
         self.decisions += 1;
@@ -318,7 +318,7 @@ impl<'a> Simulation<'a> {
         Ok(())
     }
 
-    /// Asks the policy alone. Returns the time at which it wants to be asked again.
+    /// Asks the policy alone. Returns the time of the next decision.
     fn ask_policy(&mut self) -> Result<Option<Micros>, Error> {
         let input = PolicyInput { now: self.now, capacity: &self.capacity, jobs: &self.views };
         let allocation = scheduling::ask(self.policy, input, &mut self.history.memory)?;
@@ -339,16 +339,16 @@ impl<'a> Simulation<'a> {
         Ok(self.policy.wake(self.now, &self.views, &self.history.memory))
     }
 
-    /// Asks the scheduler for a decision. Returns the time at which it wants to be asked again.
-    fn ask_scheduler(&mut self, office: &Office) -> Result<Option<Micros>, Error> {
+    /// Takes a decision of the scheduler. Returns the time of the next one.
+    fn ask_scheduler(&mut self, setup: &ClusterSetup) -> Result<Option<Micros>, Error> {
         let jobs: Vec<(&WorkloadJob, &JobView)> =
             self.places.iter().map(|&place| &self.workload.jobs[place]).zip(&self.views).collect();
-        let decision = self.on.ask(office, &self.history, self.now, &jobs)?;
+        let decision = self.on.ask(setup, &self.history, self.now, &jobs)?;
         self.history.apply(&decision.memory);
         for (i, target) in decision.targets.into_iter().enumerate() {
             let place = self.places[i];
             let job = &self.workload.jobs[place];
-            let (grant, moved) = self.on.take(office, job, target, self.now);
+            let (grant, moved) = self.on.take(setup, job, target, self.now);
             if moved {
                 let on = self.on.nodes(&job.key).to_vec();
                 self.moves.push(Places { at: self.now, job: place, on });
@@ -358,7 +358,7 @@ impl<'a> Simulation<'a> {
         Ok(decision.wake)
     }
 
-    /// Gives a job what was decided for it.
+    /// Sets the GPUs of a job as decided.
     fn hold(&mut self, i: usize, grant: Grant) {
         let (now, tick, place) = (self.now, self.settings.tick, self.places[i]);
         let (Some(Entry { live, end, .. }), view) = (self.live.get_mut(&place), &mut self.views[i]) else { return };

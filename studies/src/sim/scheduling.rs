@@ -1,4 +1,4 @@
-//! Decisions by `scheduler::scheduling`, as the operator takes them: whole workers on nodes, a queue's quota and rights, and a
+//! Decides by `scheduler::scheduling`, as the operator does: whole workers on nodes, a queue's quota and permissions, and a
 //! reservation for the first job that waits.
 //!
 //! Owns what the operator keeps between decisions: nodes of each job, and the time of its last change. Tests: `run/tests.rs`, and
@@ -22,24 +22,24 @@ pub struct Workers {
     pub width: u32,
     /// Priority of the job, higher first.
     pub priority: i32,
-    /// Index of its queue in [`Office::queues`]; `None`: it belongs to no queue.
+    /// Index of its queue in [`ClusterSetup::queues`]; `None`: it belongs to no queue.
     pub queue: Option<usize>,
 }
 
 /// Cluster that jobs are scheduled on: queues, nodes and workers.
 #[derive(Debug, Clone)]
-pub struct Office {
+pub struct ClusterSetup {
     /// Queues and cohorts. The policy of each queue decides on its jobs.
     pub queues: Vec<QueueSnapshot>,
     /// The nodes.
     pub nodes: Vec<Node>,
     /// Way in which nodes are filled.
     pub packing: Packing,
-    /// Workers by the name of the job; those of others have one GPU, and are of the first queue.
+    /// Workers by the name of the job; those of other jobs have one GPU, and are of the first queue.
     pub workers: BTreeMap<Text, Workers>,
 }
 
-impl Office {
+impl ClusterSetup {
     fn workers(&self, job: &WorkloadJob) -> Workers {
         self.workers.get(&job.name).copied().unwrap_or(Workers { width: 1, priority: 0, queue: Some(0) })
     }
@@ -56,22 +56,22 @@ impl Held {
     /// Returns the decision on the jobs. Changes nothing.
     pub(super) fn ask(
         &self,
-        office: &Office,
+        setup: &ClusterSetup,
         history: &History,
         now: Micros,
         jobs: &[(&WorkloadJob, &JobView)],
     ) -> Result<Decision, scheduling::Error> {
         let estimates: Vec<SpeedEstimate> = jobs.iter().map(|(_, view)| estimate(view)).collect();
-        let claim = |((job, view), estimate)| self.claim(office.workers(job), view, estimate);
+        let claim = |((job, view), estimate)| self.claim(setup.workers(job), view, estimate);
         let claims: Vec<Claim<'_>> = jobs.iter().copied().zip(&estimates).map(claim).collect();
         let snapshot = Snapshot {
             now,
-            nodes: &office.nodes,
+            nodes: &setup.nodes,
             closed: &BTreeSet::new(),
-            queues: &office.queues,
+            queues: &setup.queues,
             taken: &BTreeMap::new(),
             claims: &claims,
-            packing: office.packing,
+            packing: setup.packing,
             wake: None,
         };
         scheduling::decide(history, &snapshot)
@@ -105,15 +105,15 @@ impl Held {
         }
     }
 
-    /// Takes a target over, and returns what the job holds from now on. `true`: it is on other nodes than before.
+    /// Applies a target, and returns what the job holds from now on. `true`: it is on other nodes than before.
     pub(super) fn take(
         &mut self,
-        office: &Office,
+        setup: &ClusterSetup,
         job: &WorkloadJob,
         target: PlacementTarget,
         now: Micros,
     ) -> (Grant, bool) {
-        let gpus = u32::try_from(target.on.len()).unwrap_or(u32::MAX).saturating_mul(office.workers(job).width);
+        let gpus = u32::try_from(target.on.len()).unwrap_or(u32::MAX).saturating_mul(setup.workers(job).width);
         let moved = target.change.is_some();
         if moved {
             self.changed.insert(target.id.clone(), now);
@@ -134,7 +134,7 @@ impl Held {
     }
 }
 
-/// What decisions know of a job.
+/// Returns the estimate that decisions use of a job.
 fn estimate(view: &JobView) -> SpeedEstimate {
     SpeedEstimate {
         speeds: view.speeds.clone(),

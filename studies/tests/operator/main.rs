@@ -16,8 +16,8 @@ use scheduler::scheduling::{self, QueueSnapshot};
 use scheduler::{GpuType, Micros};
 use session::{Binding, Latencies, Played, Queue, Resized, play};
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use studies::lineup::Entrant;
-use studies::sim::{Knowledge, Office, Settings, SpeedKnowledge, StudyOutcome, run};
+use studies::lineup::Candidate;
+use studies::sim::{ClusterSetup, Knowledge, Settings, SpeedKnowledge, StudyOutcome, run};
 
 /// Elastic policies of Voda.
 const POLICIES: [&str; 5] = ["ElasticFIFO", "ElasticSRJF", "ElasticTiresias", "FfDLOptimizer", "AFS-L"];
@@ -47,7 +47,7 @@ fn queue(policy: &str) -> Queue {
 }
 
 /// Returns a cluster with this queue alone.
-fn office(queue: &Queue) -> Office {
+fn setup(queue: &Queue) -> ClusterSetup {
     let rules = scheduling::QueueSettings {
         within: scheduling::WithinQueue::Any,
         min_run: Micros::ZERO,
@@ -55,7 +55,7 @@ fn office(queue: &Queue) -> Office {
         ..scheduling::QueueSettings::new(Arc::from(scheduler::by_name(&queue.policy).unwrap()))
     };
     let node = |n: u32| Node { gpu_type: GpuType(0), ..Node::new(format!("n{n:02}"), queue.gpus) };
-    Office {
+    ClusterSetup {
         queues: vec![QueueSnapshot::root("voda", rules)],
         nodes: (0..queue.nodes).map(node).collect(),
         packing: Packing::Pack,
@@ -64,16 +64,16 @@ fn office(queue: &Queue) -> Office {
 }
 
 /// Plays the study with speeds as jobs report them: by the policy alone, as `trainyard schedule study` does with a trace, or on a cluster.
-fn study(workload: &Workload, policy: &str, restart_ms: u64, office: Option<Office>) -> StudyOutcome {
+fn study(workload: &Workload, policy: &str, restart_ms: u64, setup: Option<ClusterSetup>) -> StudyOutcome {
     let settings = Settings {
         tick: Micros::from_millis(1),
         restart_cost: Micros::from_millis(restart_ms),
         knowledge: Knowledge { speeds: SpeedKnowledge::Learnt, ..Knowledge::default() },
         keep_changes: true,
-        setup: office.map(Box::new),
+        setup: setup.map(Box::new),
         ..Settings::default()
     };
-    run(workload, Entrant::find(policy).unwrap().policy.as_ref(), &settings).unwrap()
+    run(workload, Candidate::find(policy).unwrap().policy.as_ref(), &settings).unwrap()
 }
 
 /// Changes of sizes in a study, by time and job.
@@ -119,7 +119,7 @@ fn the_operator_decides_the_sizes_that_a_study_decides() {
     let workload = pollux(20);
     for policy in POLICIES {
         let queue = queue(policy);
-        let studied = study(&workload, policy, 0, Some(office(&queue)));
+        let studied = study(&workload, policy, 0, Some(setup(&queue)));
         let played = play(&workload, &queue, Latencies::default(), Binding::AsDecided);
         assert_eq!(played.changes, changes(&studied), "{policy}");
         let (study, operator) = (mean_of_study(&studied), mean_of_operator(&workload, &played));

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use studies::compare;
 use studies::input::Workload;
-use studies::lineup::Entrant;
+use studies::lineup::Candidate;
 use studies::report::{self, Shown};
 use studies::rows::{self, RowHead};
 use studies::sim::{self, Settings, StudyOutcome};
@@ -46,33 +46,33 @@ enum Output {
 
 /// A policy with its outcome.
 struct Played<'a> {
-    entrant: &'a Entrant,
+    candidate: &'a Candidate,
     outcome: StudyOutcome,
     summary: Summary,
 }
 
 /// Plays the trace through each policy and prints the results in the given order.
 pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, Failure> {
-    let entrants = Entrant::list(&args.policies)?;
-    if entrants.is_empty() {
+    let candidates = Candidate::list(&args.policies)?;
+    if candidates.is_empty() {
         return Err(Failure::new("--policies names none"));
     }
     let settings = args.setup.settings(args.report.is_some())?;
     let workload = args.setup.workload()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let bar = progress(entrants.len());
-    let play = |entrant: &Entrant| sim::run(&workload, entrant.policy.as_ref(), &settings);
-    let outcomes = compare::each(&entrants, args.threads.unwrap_or(cores), play, |_| bar.inc(1));
+    let bar = progress(candidates.len());
+    let play = |candidate: &Candidate| sim::run(&workload, candidate.policy.as_ref(), &settings);
+    let outcomes = compare::each(&candidates, args.threads.unwrap_or(cores), play, |_| bar.inc(1));
     bar.finish_and_clear();
-    let mut played = Vec::with_capacity(entrants.len());
-    for (entrant, outcome) in entrants.iter().zip(outcomes) {
+    let mut played = Vec::with_capacity(candidates.len());
+    for (candidate, outcome) in candidates.iter().zip(outcomes) {
         let outcome = outcome?;
         let summary = Summary::of(&workload, &outcome);
-        played.push(Played { entrant, outcome, summary });
+        played.push(Played { candidate, outcome, summary });
     }
     if let Some(path) = &args.report {
         let shown: Vec<Shown<'_>> = (played.iter())
-            .map(|p| Shown { name: &p.entrant.name, outcome: &p.outcome, summary: &p.summary })
+            .map(|p| Shown { name: &p.candidate.name, outcome: &p.outcome, summary: &p.summary })
             .collect();
         let provenance = provenance::of(args.setup.files())?;
         write(path, report::html(&workload, &settings.words(), &shown, &provenance)?.as_bytes())?;
@@ -105,9 +105,9 @@ fn result_rows(workload: &Workload, settings: &Settings, played: &[Played<'_>]) 
         let head = RowHead {
             trace: &workload.name,
             gpus: workload.cluster.gpus(),
-            policy: &p.entrant.name,
+            policy: &p.candidate.name,
             config: &config,
-            counting: p.entrant.counting,
+            counting: p.candidate.counting,
         };
         rows::row(head, &p.summary)
     };
@@ -115,7 +115,7 @@ fn result_rows(workload: &Workload, settings: &Settings, played: &[Played<'_>]) 
 }
 
 fn text(workload: &Workload, settings: &Settings, played: &[Played<'_>]) -> String {
-    let width = played.iter().map(|p| p.entrant.name.len()).max().unwrap_or(0).max(6);
+    let width = played.iter().map(|p| p.candidate.name.len()).max().unwrap_or(0).max(6);
     let mut text = format!(
         "{}: {} jobs, {} GPUs ({}); {}\n\n{:width$} {:>11} {:>9} {:>10} {:>10} {:>10} {:>7} {:>7} {:>9} {:>8}\n",
         workload.name,
@@ -139,7 +139,7 @@ fn text(workload: &Workload, settings: &Settings, played: &[Played<'_>]) -> Stri
         let _ = writeln!(
             text,
             "{:width$} {:>11.1} {:>9.1} {:>10.1} {:>10.1} {:>10.1} {:>7.1} {:>7.3} {:>9.2} {:>8.2}",
-            p.entrant.name,
+            p.candidate.name,
             s.average_completion(),
             seconds(c.median),
             seconds(c.p90),

@@ -10,7 +10,7 @@ use model::{GpuRequest, GroupSpec, JobKey, NodeFact, PodPhase, QueueSpec, SizeRa
 use scheduler::placement::Node;
 use scheduler::{GpuType, Micros};
 use studies::input::{Cluster, OnBadRow, Trace, TraceJob, Workload};
-use studies::sim::{Office, Workers};
+use studies::sim::{ClusterSetup, Workers};
 
 use crate::out::Failure;
 use crate::records::{self, Flow, LogSource};
@@ -57,7 +57,7 @@ pub(super) struct Recorded {
     /// To be played.
     pub(super) workload: Workload,
     /// The queues, the nodes and the workers, for the scheduler.
-    pub(super) office: Office,
+    pub(super) setup: ClusterSetup,
     /// Policies of the queues that have jobs, each once.
     pub(super) policies: Vec<String>,
     /// What became of each job, by its name in the workload.
@@ -262,8 +262,8 @@ fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
     let trace = Trace { name, jobs: rows, skipped: Vec::new() };
     let workload = Workload::join(trace, None, Cluster::parse(&gpus.to_string())?, OnBadRow::Refuse)?;
     let packing = snapshots.packing();
-    let office = Office { queues: snapshots.all, nodes, packing, workers };
-    Ok(Recorded { workload, office, policies: policies.into_iter().collect(), told, remarks })
+    let setup = ClusterSetup { queues: snapshots.all, nodes, packing, workers };
+    Ok(Recorded { workload, setup, policies: policies.into_iter().collect(), told, remarks })
 }
 
 /// Arguments that choose a recorded workload.

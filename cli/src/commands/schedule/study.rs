@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use scheduler::Micros;
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
-use studies::lineup::Entrant;
+use studies::lineup::Candidate;
 use studies::report::{self, Shown};
 use studies::rows;
 use studies::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
@@ -196,15 +196,15 @@ pub(crate) struct StudyArgs {
 /// What is played, and how.
 struct Play {
     workload: Workload,
-    entrant: Entrant,
+    candidate: Candidate,
     settings: Settings,
 }
 
 /// The trace with its policy.
 fn of_trace(args: &StudyArgs) -> Result<Play, Failure> {
-    let entrant = Entrant::find(args.policy.as_deref().unwrap_or_default())?;
+    let candidate = Candidate::find(args.policy.as_deref().unwrap_or_default())?;
     let settings = args.setup.settings(args.report.is_some())?;
-    Ok(Play { workload: args.setup.workload()?, entrant, settings })
+    Ok(Play { workload: args.setup.workload()?, candidate, settings })
 }
 
 /// The workload of a log, with the policy asked for or that of its queue.
@@ -212,16 +212,16 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
     for remark in &recorded.remarks {
         out::warn(remark);
     }
-    let Recorded { workload, mut office, policies, .. } = recorded;
-    let mut entrant =
-        Entrant::find(args.policy.as_deref().or_else(|| policies.first().map(|name| &**name)).unwrap_or_default())?;
+    let Recorded { workload, mut setup, policies, .. } = recorded;
+    let mut candidate =
+        Candidate::find(args.policy.as_deref().or_else(|| policies.first().map(|name| &**name)).unwrap_or_default())?;
     if let Some(name) = &args.policy {
-        for settings in office.queues.iter_mut().filter_map(|queue| queue.settings.as_mut()) {
+        for settings in setup.queues.iter_mut().filter_map(|queue| queue.settings.as_mut()) {
             // A policy with the settings that the queue has: rights, protection, and the order by priority.
-            settings.policy = Arc::from(Entrant::find(name)?.policy);
+            settings.policy = Arc::from(Candidate::find(name)?.policy);
         }
     } else {
-        entrant.name = policies.join(", ");
+        candidate.name = policies.join(", ");
     }
     let mut settings = args.setup.settings(args.report.is_some())?;
     settings.tick = args.setup.tick.map_or(Micros::from_millis(1), Micros::from_millis);
@@ -229,8 +229,8 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
         // The operator knows nothing of how long a job will take.
         settings.knowledge.sizes = SizeKnowledge::Unknown;
     }
-    settings.setup = (!args.recorded.alone).then(|| Box::new(office));
-    Ok(Play { workload, entrant, settings })
+    settings.setup = (!args.recorded.alone).then(|| Box::new(setup));
+    Ok(Play { workload, candidate, settings })
 }
 
 /// Plays the trace and prints what was measured.
@@ -244,14 +244,14 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
             of_log(args, recorded)?
         }
     };
-    let Play { workload, entrant, settings } = play;
-    let outcome = sim::run(&workload, entrant.policy.as_ref(), &settings)?;
+    let Play { workload, candidate, settings } = play;
+    let outcome = sim::run(&workload, candidate.policy.as_ref(), &settings)?;
     if args.recorded.check {
-        return Ok(check::print(&entrant.name, &told, &outcome));
+        return Ok(check::print(&candidate.name, &told, &outcome));
     }
     let summary = Summary::of(&workload, &outcome);
     if let Some(path) = &args.report {
-        let shown = Shown { name: &entrant.name, outcome: &outcome, summary: &summary };
+        let shown = Shown { name: &candidate.name, outcome: &outcome, summary: &summary };
         let provenance = provenance::of(args.setup.files().chain(args.recorded.log.as_deref()))?;
         let page = report::html(&workload, &settings.words(), &[shown], &provenance)?;
         write(path, page.as_bytes())?;
@@ -264,9 +264,9 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
         Some(path) if path.as_os_str() == "-" => out::print(&String::from_utf8_lossy(&jobs)),
         Some(path) => {
             write(path, &jobs)?;
-            out::print(&text(&workload, &entrant.name, &settings, &summary));
+            out::print(&text(&workload, &candidate.name, &settings, &summary));
         }
-        None => out::print(&text(&workload, &entrant.name, &settings, &summary)),
+        None => out::print(&text(&workload, &candidate.name, &settings, &summary)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::input::{Cluster, OnBadRow, Trace};
-use crate::lineup::Entrant;
+use crate::lineup::Candidate;
 use crate::sim::Workers;
 use scheduler::placement::{Node, Packing};
 use scheduler::scheduling::{QueueSettings, QueueSnapshot};
@@ -17,7 +17,7 @@ fn workload(rows: &str, cluster: &str) -> Workload {
 }
 
 fn play(workload: &Workload, name: &str, settings: &Settings) -> StudyOutcome {
-    run(workload, Entrant::find(name).unwrap().policy.as_ref(), settings).unwrap()
+    run(workload, Candidate::find(name).unwrap().policy.as_ref(), settings).unwrap()
 }
 
 fn starts_and_ends(outcome: &StudyOutcome) -> Vec<(u64, u64)> {
@@ -119,8 +119,8 @@ fn a_policy_is_asked_again_when_it_wanted() {
 #[test]
 fn the_scheduler_places_whole_workers_and_reserves_for_the_first_that_waits() {
     let workload = workload("a,0,4,100\nb,1,8,10\nc,2,4,200\nd,3,2,50\n", "8");
-    let policy = || Arc::from(Entrant::find("fifo-backfill").unwrap().policy);
-    let office = Office {
+    let policy = || Arc::from(Candidate::find("fifo-backfill").unwrap().policy);
+    let setup = ClusterSetup {
         queues: vec![QueueSnapshot::root("q", QueueSettings::new(policy()))],
         nodes: ["n1", "n2"].map(|name| Node::new(name, 4)).to_vec(),
         packing: Packing::Pack,
@@ -130,7 +130,7 @@ fn the_scheduler_places_whole_workers_and_reserves_for_the_first_that_waits() {
             .map(|job| (job.name.clone(), Workers { width: 2, priority: 0, queue: Some(0) }))
             .collect(),
     };
-    let settings = Settings { setup: Some(Box::new(office)), ..Settings::default() };
+    let settings = Settings { setup: Some(Box::new(setup)), ..Settings::default() };
     // Alone, the policy lets c and then d pass b, which waits for both nodes.
     let alone = play(&workload, "fifo-backfill", &Settings::default());
     assert_eq!(starts_and_ends(&alone), [(0, 100), (202, 212), (2, 202), (100, 150)]);

@@ -1,6 +1,6 @@
-//! Progress reports as an operator would get them: whole units of work, and how long they took.
+//! Reports progress as an operator would get it: whole units of work, and how long they took.
 //!
-//! Owns turning exact progress into reports; [`scheduler::scheduling`] takes them in and makes the estimates. A unit of work is
+//! Owns turning exact progress into reports; [`scheduler::scheduling`] adds them to samples and makes the estimates. A unit of work is
 //! one second on one reference GPU, standing for some number of steps; how long it takes is not known. Tests: at the end
 //! of this file.
 
@@ -16,60 +16,60 @@ const UNIT: Work = Work(Speed::ONE.0 as u128 * 1_000_000);
 /// GPUs of a node where the cluster does not say.
 const NODE: u32 = 8;
 
-/// Settings under which jobs report.
+/// Makes reports and estimates of jobs.
 #[derive(Debug)]
-pub(super) struct Learner {
+pub(super) struct Estimator {
     prior: Prior,
-    /// True cost of a start, which is seen once a job reports.
+    /// True cost of a start, which is known once a job reports.
     restart_cost: Micros,
 }
 
 /// Speed samples of one job, and the work that it has reported.
 #[derive(Debug, Clone)]
-pub(super) struct Pupil {
+pub(super) struct JobEstimate {
     samples: SpeedSamples,
     /// Work done that has been reported.
     reported: Work,
 }
 
-impl Learner {
+impl Estimator {
     pub(super) fn new(cluster: &Cluster, restart_cost: Micros) -> Self {
         let node = cluster.pools.iter().filter_map(|pool| pool.per_node).max().unwrap_or(NODE);
         Self { prior: Prior { node, ..Prior::default() }, restart_cost }
     }
 
-    /// Returns the knowledge of a job just submitted, with `estimate` as its assumed work.
-    pub(super) fn meet(&self, job: &WorkloadJob, estimate: Option<Work>) -> Pupil {
+    /// Returns the estimate of a job just submitted, with `estimate` as its assumed work.
+    pub(super) fn start(&self, job: &WorkloadJob, estimate: Option<Work>) -> JobEstimate {
         let types: Vec<GpuType> = job.speeds.iter().map(|(gpu_type, _)| *gpu_type).collect();
         let prior = self.prior.speeds(&types, job.max.max(job.requested));
-        Pupil { samples: SpeedSamples::new(prior, estimate.map(units)), reported: Work(0) }
+        JobEstimate { samples: SpeedSamples::new(prior, estimate.map(units)), reported: Work(0) }
     }
 
-    /// Takes in what a job that runs has done since its last report. Call it before what it holds changes.
-    pub(super) fn hear(&self, job: &WorkloadJob, live: &Live, pupil: &mut Pupil, history: &mut History) {
+    /// Reports the work that a running job has done since its last report. Call it before its GPUs change.
+    pub(super) fn report(&self, job: &WorkloadJob, live: &Live, estimate: &mut JobEstimate, history: &mut History) {
         let done = job.work.minus(live.left);
-        let new = units(done.minus(pupil.reported));
+        let new = units(done.minus(estimate.reported));
         if live.held.is_none() || new == 0 {
             return;
         }
         let work = Work(UNIT.0 * u128::from(new));
-        pupil.reported = Work(pupil.reported.0 + work.0);
+        estimate.reported = Work(estimate.reported.0 + work.0);
         let (gpu_type, gpus) = (live.held.gpu_type, live.held.gpus);
         let report = Report { gpu_type, gpus, units: new, took: work.time_at(live.speed) };
-        history.record_report(&job.category, report, &mut pupil.samples);
+        history.record_report(&job.category, report, &mut estimate.samples);
         // One that reports has started.
         history.record_start(&job.category, self.restart_cost);
     }
 }
 
-impl Pupil {
+impl JobEstimate {
     /// Writes the estimates of a job into its view for decisions.
     pub(super) fn update_view(&self, job: &WorkloadJob, history: &History, view: &mut JobView) {
         history.estimate(&job.category, &self.samples).write(view);
     }
 }
 
-/// Whole units in some work.
+/// Returns the whole units in some work.
 fn units(work: Work) -> u64 {
     u64::try_from(work.0 / UNIT.0).unwrap_or(u64::MAX)
 }
@@ -91,19 +91,19 @@ mod tests {
     }
 
     #[test]
-    fn what_one_job_shows_is_believed_of_the_next_of_its_kind_only() {
+    fn samples_of_one_job_are_estimates_of_the_next_of_its_kind_only() {
         let workload = workload();
         let [a, b, c] = &workload.jobs[..] else { panic!("three jobs") };
-        let (learner, mut history) = (Learner::new(&workload.cluster, Micros::from_secs(30)), History::default());
-        let mut pupil = learner.meet(a, Some(a.work));
-        let view = |history: &History, job: &WorkloadJob, pupil: &Pupil| {
+        let (estimator, mut history) = (Estimator::new(&workload.cluster, Micros::from_secs(30)), History::default());
+        let mut estimate = estimator.start(a, Some(a.work));
+        let view = |history: &History, job: &WorkloadJob, estimate: &JobEstimate| {
             let mut view = JobView::waiting("x", 1, 4, 8, Micros::ZERO);
-            pupil.update_view(job, history, &mut view);
+            estimate.update_view(job, history, &mut view);
             view
         };
         // In thousandths, rounded: estimates go through times per unit.
         let milli = |view: &JobView, gpus| (view.speeds.home().unwrap().1.at(gpus).0 + 500_000) / 1_000_000;
-        let first = view(&history, a, &pupil);
+        let first = view(&history, a, &estimate);
         assert_eq!((milli(&first, 4), milli(&first, 8)), (4000, 6800), "linear up to a node, less beyond");
         assert_eq!((first.remaining, first.restart_cost, first.tried), (None, Micros::from_secs(60), Some(0)));
         // It runs on 1 and then on 4 GPUs.
@@ -111,15 +111,15 @@ mod tests {
         for (gpus, until) in [(1, 50), (4, 100)] {
             live.hold(Grant::of(GpuType(0), gpus), a.speed(GpuType(0), gpus), live.counted, Micros::ZERO);
             live.advance(Micros::from_secs(until));
-            learner.hear(a, &live, &mut pupil, &mut history);
+            estimator.report(a, &live, &mut estimate, &mut history);
         }
-        let own = view(&history, a, &pupil);
+        let own = view(&history, a, &estimate);
         assert_eq!(milli(&own, 4), 2000);
         assert_eq!(own.remaining, Some(Micros::from_secs(50)));
-        let like = view(&history, b, &learner.meet(b, Some(b.work)));
+        let like = view(&history, b, &estimator.start(b, Some(b.work)));
         assert_eq!((milli(&like, 4), like.tried), (2000, Some(4)));
         assert_eq!((like.remaining, like.restart_cost), (Some(Micros::from_secs(200)), Micros::from_secs(30)));
-        let other = view(&history, c, &learner.meet(c, Some(c.work)));
+        let other = view(&history, c, &estimator.start(c, Some(c.work)));
         assert_eq!((other.remaining, other.tried), (None, Some(0)));
     }
 
@@ -127,12 +127,12 @@ mod tests {
     fn an_estimate_that_was_outlived_is_doubled() {
         let workload = workload();
         let a = &workload.jobs[0];
-        let (learner, mut history) = (Learner::new(&workload.cluster, Micros::ZERO), History::default());
-        let mut pupil = learner.meet(a, Some(Work(UNIT.0 * 10)));
+        let (estimator, mut history) = (Estimator::new(&workload.cluster, Micros::ZERO), History::default());
+        let mut estimate = estimator.start(a, Some(Work(UNIT.0 * 10)));
         let mut live = Live::new(a.work, Micros::ZERO);
         live.hold(Grant::of(GpuType(0), 1), Speed::ONE, Micros::ZERO, Micros::ZERO);
         live.advance(Micros::from_secs(25));
-        learner.hear(a, &live, &mut pupil, &mut history);
-        assert_eq!(pupil.samples.progress.left(), Some(15));
+        estimator.report(a, &live, &mut estimate, &mut history);
+        assert_eq!(estimate.samples.progress.left(), Some(15));
     }
 }
