@@ -158,7 +158,7 @@ impl State {
             | Fact::Published { .. }
             | Fact::Due
             | Fact::Adopted(_)
-            | Fact::QueuesAsked { .. }
+            | Fact::SchedulingCycle { .. }
             | Fact::ShareChanged(_)
             | Fact::WaitReported(_)
             | Fact::Dequeued
@@ -271,7 +271,7 @@ impl State {
             | Fact::Relisted { .. }
             | Fact::NodeChanged { .. }
             | Fact::Answered { .. }
-            | Fact::QueuesAsked { .. }
+            | Fact::SchedulingCycle { .. }
             | Fact::ShareChanged(_)
             | Fact::WaitReported(_)
             | Fact::Dequeued
@@ -372,7 +372,7 @@ impl Job {
             | Fact::Published { .. }
             | Fact::Due
             | Fact::Adopted(_)
-            | Fact::QueuesAsked { .. }
+            | Fact::SchedulingCycle { .. }
             | Fact::ShareChanged(_)
             | Fact::WaitReported(_)
             | Fact::Dequeued

@@ -28,7 +28,7 @@ pub enum FoldError {
 
 /// Returns true if a record of the queues decided targets.
 fn asks_for_round(facts: &[model::Fact]) -> bool {
-    facts.iter().any(|fact| matches!(fact, model::Fact::QueuesAsked { round: true }))
+    facts.iter().any(|fact| matches!(fact, model::Fact::SchedulingCycle { round: true }))
 }
 
 impl State {

@@ -40,7 +40,7 @@ impl State {
     pub fn observe(&mut self, scope: &Scope, fact: &Fact) -> Result<Dirty, FactError> {
         match scope {
             Scope::Cluster => self.observe_cluster(fact),
-            Scope::Queues if matches!(fact, Fact::QueuesAsked { .. }) => Ok(Dirty::new()),
+            Scope::Queues if matches!(fact, Fact::SchedulingCycle { .. }) => Ok(Dirty::new()),
             Scope::Queues => Err(FactError { fact: fact.name(), scope: "queues" }),
             Scope::Job(key) => {
                 self.observe_job(key, fact)?;
@@ -142,7 +142,7 @@ impl State {
             | Fact::Dequeued
             | Fact::Measured { .. }
             | Fact::NodeFound { .. }
-            | Fact::QueuesAsked { .. }
+            | Fact::SchedulingCycle { .. }
             | Fact::ShareChanged(_)
             | Fact::QueueReported(_) => Err(FactError { fact: fact.name(), scope: "cluster" }),
         }
@@ -308,7 +308,7 @@ impl State {
             | Fact::Namespace(_)
             | Fact::NamespaceGone { .. }
             | Fact::Relisted { .. }
-            | Fact::QueuesAsked { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
+            | Fact::SchedulingCycle { .. } => return Err(FactError { fact: fact.name(), scope: "job" }),
         }
         job.note_unplaced(at);
         let tells_of_gates = matches!(

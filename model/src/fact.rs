@@ -129,8 +129,8 @@ pub enum Fact {
     Due,
     /// The log does not cover the job's mirror: its state is taken from its object.
     Adopted(Box<Adopted>),
-    /// The queues were asked. The events of the same record are their answer.
-    QueuesAsked {
+    /// A scheduling cycle of the queues. The events of the same record are its decisions.
+    SchedulingCycle {
         /// Set if targets were decided; otherwise only places that became free were granted.
         round: bool,
     },
@@ -184,7 +184,7 @@ impl Fact {
             Self::Published { .. } => "Published",
             Self::Due => "Due",
             Self::Adopted(_) => "Adopted",
-            Self::QueuesAsked { .. } => "QueuesAsked",
+            Self::SchedulingCycle { .. } => "QueuesAsked",
             Self::ShareChanged(_) => "ShareChanged",
             Self::QueueReported(_) => "QueueReported",
             Self::WaitReported(_) => "WaitReported",

@@ -127,7 +127,7 @@ impl Operator {
             let Some(asked) = self.state.queues_due(now) else { break };
             let before = (self.state.stamp, self.state.at);
             self.begin(before.0.position.next(), now);
-            let round = matches!(asked, Fact::QueuesAsked { round: true });
+            let round = matches!(asked, Fact::SchedulingCycle { round: true });
             let events = engine::queues::step(&mut self.state, round);
             if events.is_empty() {
                 self.state.begin(before.0, before.1);

@@ -48,7 +48,7 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
         | Fact::Published { .. }
         | Fact::Due
         | Fact::Adopted(_)
-        | Fact::QueuesAsked { .. }
+        | Fact::SchedulingCycle { .. }
         | Fact::ShareChanged(_)
         | Fact::WaitReported(_)
         | Fact::Dequeued
@@ -69,7 +69,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
                 job.end_requests.iter().map(|(request, value)| format!("{request:?}={value}")).collect();
             format!("the job object carries marks: {}", end_requests.join(", "))
         }
-        Fact::Job(_) | Fact::Published { .. } | Fact::Due | Fact::Relisted { .. } | Fact::QueuesAsked { .. } => {
+        Fact::Job(_) | Fact::Published { .. } | Fact::Due | Fact::Relisted { .. } | Fact::SchedulingCycle { .. } => {
             return None;
         }
         Fact::ShareChanged(change) => share_words(change),

@@ -14,7 +14,7 @@ use model::{Coordination, Event, JobKey, QuotaFact, ScopedRequest, Text, Timesta
 use scheduler::queues::{QueueLoad, Turns, Waiting, first_in_line};
 
 use super::Classes;
-use super::round::micros;
+use super::cycle::micros;
 use crate::job::Job;
 use crate::state::State;
 use crate::words::amount_words;

@@ -14,8 +14,8 @@ use kube_model::requirements::PODS;
 use kube_model::{Refusal, Traits, refuses};
 use model::{LabelRequirement, NodeFact, PodRequirements, Text, Timestamp};
 
+use super::cycle::future_nodes;
 use super::holder::Holder;
-use super::round::future_nodes;
 use crate::state::State;
 use crate::words::amount_words;
 

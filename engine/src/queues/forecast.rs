@@ -10,8 +10,8 @@ use std::fmt;
 use model::{JobKey, Timestamp};
 use scheduler::scheduling::Reason;
 
+use super::cycle::{self, SchedulingCycle};
 use super::grant;
-use super::round::{self, Inquiry};
 use crate::state::State;
 
 /// Bounds on the work of one forecast.
@@ -25,7 +25,7 @@ pub(super) struct Work {
 
 /// Bounds for a request, as `trainyard queue` makes one.
 pub(super) const ON_DEMAND: Work = Work { jobs: 100_000, times: (8, 200) };
-/// Bounds for the status of queues, which is written in each round.
+/// Bounds for the status of queues, which is written in each cycle.
 pub(super) const IN_STATUS: Work = Work { jobs: 4_000, times: (0, 40) };
 
 /// Expected starts by job.
@@ -36,11 +36,11 @@ pub(super) type Starts = BTreeMap<JobKey, Start>;
 pub enum Start {
     /// At this time, if every job takes its whole time limit and nothing else happens.
     At(Timestamp),
-    /// It cannot be told.
+    /// It is not known.
     Unknown(Why),
 }
 
-/// Reason why no start can be told.
+/// Reason why no start is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// Time alone changes nothing: its queue is paused or missing, or it needs more than there will ever be.
@@ -65,7 +65,7 @@ impl fmt::Display for Why {
 }
 
 impl Start {
-    /// Returns the time, in whole seconds, where it can be told.
+    /// Returns the time, in whole seconds, where it is known.
     pub(super) fn at(self) -> Option<Timestamp> {
         match self {
             Self::At(at) => Some(Timestamp(at.0.div_ceil(1000).saturating_mul(1000))),
@@ -91,22 +91,22 @@ fn end(state: &State, key: &JobKey, since: Timestamp) -> Option<Timestamp> {
 
 /// Returns when each job is expected to start that holds no places and wants some.
 pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
-    let mut inquiry = Inquiry::new(state, &grant::seen(state), now);
+    let mut cycle = SchedulingCycle::new(state, &grant::seen(state), now);
     let mut waiting: BTreeSet<JobKey> =
-        inquiry.asked.iter().filter(|asked| asked.held.is_empty()).map(|asked| asked.key.clone()).collect();
+        cycle.requests.iter().filter(|request| request.held.is_empty()).map(|request| request.key.clone()).collect();
     let mut starts = BTreeMap::new();
     let mut ends: BTreeMap<JobKey, Timestamp> = BTreeMap::new();
-    for asked in inquiry.asked.iter().filter(|asked| !asked.held.is_empty()) {
-        ends.extend(end(state, asked.key, now).map(|at| (asked.key.clone(), at)));
+    for request in cycle.requests.iter().filter(|request| !request.held.is_empty()) {
+        ends.extend(end(state, request.key, now).map(|at| (request.key.clone(), at)));
     }
     let mut history = state.queues.history.clone();
-    let times = work.jobs.checked_div(inquiry.asked.len()).unwrap_or_default().clamp(work.times.0, work.times.1);
+    let times = work.jobs.checked_div(cycle.requests.len()).unwrap_or_default().clamp(work.times.0, work.times.1);
     let mut at = now;
     let mut barred: BTreeSet<JobKey> = BTreeSet::new();
     let mut has_limits = !ends.is_empty();
     let mut is_cut = true;
     for _ in 0..times {
-        let Some(decision) = inquiry.ask(&history, at) else { break };
+        let Some(decision) = cycle.ask(&history, at) else { break };
         history.apply(&decision.memory);
         let is_barred = |reason: &Reason| {
             matches!(
@@ -116,31 +116,36 @@ pub(super) fn starts(state: &State, now: Timestamp, work: Work) -> Starts {
         };
         let ids: BTreeSet<_> =
             decision.pending.iter().filter(|wait| is_barred(&wait.reason)).map(|wait| &wait.id).collect();
-        barred = inquiry.asked.iter().filter(|asked| ids.contains(asked.id())).map(|asked| asked.key.clone()).collect();
-        for (asked, target) in inquiry.asked.iter_mut().zip(decision.targets) {
+        barred = cycle
+            .requests
+            .iter()
+            .filter(|request| ids.contains(request.id()))
+            .map(|request| request.key.clone())
+            .collect();
+        for (request, target) in cycle.requests.iter_mut().zip(decision.targets) {
             if target.change.is_none() {
                 continue;
             }
             if target.on.is_empty() {
-                ends.remove(asked.key);
-            } else if asked.held.is_empty() {
-                ends.extend(end(state, asked.key, at).map(|end| (asked.key.clone(), end)));
-                if waiting.remove(asked.key) {
-                    starts.insert(asked.key.clone(), Start::At(at));
+                ends.remove(request.key);
+            } else if request.held.is_empty() {
+                ends.extend(end(state, request.key, at).map(|end| (request.key.clone(), end)));
+                if waiting.remove(request.key) {
+                    starts.insert(request.key.clone(), Start::At(at));
                 }
             }
-            asked.held = target.on;
-            asked.changed = Some(at);
+            request.held = target.on;
+            request.changed = Some(at);
         }
         has_limits |= !ends.is_empty();
-        let wake = decision.wake.map(round::timestamp);
+        let wake = decision.wake.map(cycle::timestamp);
         let next = ends.values().copied().chain(wake).filter(|next| *next > at).min();
         let (Some(next), true) = (next, waiting.iter().any(|key| !barred.contains(key))) else {
             is_cut = false;
             break;
         };
         at = next;
-        inquiry.asked.retain(|asked| ends.get(asked.key).is_none_or(|end| *end > at));
+        cycle.requests.retain(|request| ends.get(request.key).is_none_or(|end| *end > at));
         ends.retain(|_, end| *end > at);
     }
     let why = |key: &JobKey| {

@@ -1,4 +1,4 @@
-//! Pods that hold GPUs and stay whatever a round decides: those of others, and those that an ended job keeps.
+//! Pods that hold GPUs and stay in every cycle: those of other owners, and those that an ended job keeps.
 //!
 //! It must not decide anything about them. Tests: at the end of this file, and through [`super`].
 

@@ -13,7 +13,7 @@ use super::filter::{self, NodeFilter};
 use super::foreign;
 use super::holder::Holder;
 use super::queue_snapshots::QueueSnapshots;
-use super::{adopted, round};
+use super::{adopted, cycle};
 use crate::state::State;
 
 /// Returns the shares that differ from what the pods of their jobs show: of a job whose pods were bound to other nodes, and of one
@@ -85,7 +85,7 @@ pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> TargetU
     let mut targets = Vec::new();
     for (key, share) in seen {
         if let (Some(target), Some(holder)) = (state.queues.targets.get(key), state.queues.holders.get(key)) {
-            let followed = round::decided(&state.queues, key, holder, Some(share));
+            let followed = cycle::decided(&state.queues, key, holder, Some(share));
             if followed != target.share {
                 targets.push((key.clone(), ShareTarget { share: followed, why: target.why.clone() }));
             }
@@ -118,7 +118,7 @@ impl<'a> Room<'a> {
     /// Returns the room beside what counts of all jobs but `left_out`.
     pub(super) fn new(state: &'a State, now: Timestamp, left_out: &BTreeSet<JobKey>) -> Self {
         let filter = NodeFilter::new(state, now);
-        let (nodes, closed) = round::nodes(state, now);
+        let (nodes, closed) = cycle::nodes(state, now);
         let snapshots = QueueSnapshots::new(state);
         let mut pools = Pools::new();
         for node in &nodes {
@@ -235,7 +235,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         {
             if let Some((kept, why)) = taken_away(state, holder, share, target, now) {
                 change.share = kept;
-                change.why = Some(ShareLoss { job: Some(round::named(key)), ..why });
+                change.why = Some(ShareLoss { job: Some(cycle::named(key)), ..why });
             }
             if change.share != target.share {
                 grows.push((key, holder, target));
@@ -248,7 +248,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             changes.insert(key.clone(), change);
         }
     }
-    let is_quiet = queues.pace.quiet_until.is_some_and(|until| now < until) || state.awaits_watched();
+    let is_quiet = queues.trigger.quiet_until.is_some_and(|until| now < until) || state.awaits_watched();
     if is_quiet || grows.is_empty() {
         return changes.into_iter().collect();
     }
@@ -268,7 +268,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
             Some(ShareChange {
                 share: Share::default(),
                 target: Some(target.share.clone()),
-                why: Some(ShareLoss { job: Some(round::named(key)), ..resized(target) }),
+                why: Some(ShareLoss { job: Some(cycle::named(key)), ..resized(target) }),
             })
         } else {
             Some(granted(target))

@@ -5,14 +5,14 @@
 //! | [`holder`] | the part of a job that queues decide by |
 //! | [`leftovers`] | pods whose job is not known, which count by what they request |
 //! | [`speed_samples`] | speeds that jobs report, and what follows for others of their category |
-//! | [`coordinator`] | enqueued jobs, which wait for nothing else before |
-//! | [`classes`] | priorities of jobs that tell none themselves |
+//! | [`coordinator`] | enqueued jobs, which wait for no other object |
+//! | [`classes`] | priorities of jobs that set none themselves |
 //! | [`filter`] | which nodes could take a worker of a job |
-//! | [`round`] | targets: a snapshot of the cluster, and the decision of `scheduler::scheduling` on it |
+//! | [`cycle`] | targets: a snapshot of the cluster, and the decision of `scheduler::scheduling` on it |
 //! | [`namespaces`] | labels of namespaces, while a queue selects by them |
 //! | [`queue_snapshots`] | queues and cohorts in the form of `scheduler::scheduling` |
 //! | [`grant`] | targets become shares where there is room |
-//! | [`report`] | what is told of queues and of jobs that wait |
+//! | [`report`] | reports on queues and on jobs that wait |
 //! | [`forecast`] | when jobs that wait are expected to start |
 //!
 //! A *target* is what a job shall hold; a *share* is what it may hold now, and stands in the job's mirror before any of its pods
@@ -26,6 +26,7 @@
 mod adopted;
 mod classes;
 pub(crate) mod coordinator;
+mod cycle;
 mod filter;
 pub mod forecast;
 mod foreign;
@@ -35,7 +36,6 @@ mod leftovers;
 mod namespaces;
 mod queue_snapshots;
 pub mod report;
-mod round;
 pub(crate) mod speed_samples;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,35 +78,34 @@ pub struct Queues {
     /// Jobs that hold places or ask for some.
     pub(crate) holders: BTreeMap<JobKey, Holder>,
     pub(crate) learning: Learning,
-    pub(crate) pace: Pace,
+    pub(crate) trigger: CycleTrigger,
     /// Enqueued jobs.
     pub(crate) coordinator: Coordinator,
 }
 
-/// The time for the next decision. Derived from what happened in this process: after a start everything is asked again.
+/// Decides when the next scheduling cycle begins. Derived from events of this process: after a start a whole cycle runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Pace {
+pub(crate) struct CycleTrigger {
     /// Something changed that targets follow from.
-    round: bool,
+    cycle: bool,
     /// Something changed that grants follow from.
     grants: bool,
-    /// Time of the next round if nothing happens before.
+    /// Time of the next cycle if nothing happens before.
     wake: Option<Timestamp>,
     /// Time before which no share grows.
     quiet_until: Option<Timestamp>,
-    /// Time of the last round.
-    last_round: Option<Timestamp>,
-    /// Time of the last round that nothing but the passing of time asked for, and that changed something.
+    /// Time of the last cycle.
+    last_cycle: Option<Timestamp>,
+    /// Time of the last idle cycle that changed something. An idle cycle follows from the passing of time alone.
     woken: Option<Timestamp>,
 }
 
-/// Number of jobs up to which every change of them is decided at once. With more, rounds have the interval of the queues.
-const SMALL: usize = 500;
+/// Number of jobs up to which a change of any job begins a cycle at once. With more, cycles have the interval of the queues.
+const MAX_JOBS_FOR_IMMEDIATE_CYCLE: usize = 500;
 
-/// Least time in milliseconds between rounds that nothing but the passing of time asks for. The first after news may follow it at once, so that
-/// what one job gave up goes to the next. Without this a queue whose jobs are not protected (`minRunSeconds: 0`) might be decided to and fro
-/// each millisecond.
-const WAKE_MS: u64 = 1000;
+/// Least time in milliseconds between idle cycles. The first after news may follow it at once, so that the GPUs that one job gave up
+/// go to the next. Without this a queue whose jobs are not protected (`minRunSeconds: 0`) might change its targets each millisecond.
+const MIN_IDLE_CYCLE_INTERVAL_MS: u64 = 1000;
 
 impl Queues {
     /// Returns true if there is anything to be kept.
@@ -119,8 +118,8 @@ impl Queues {
         self.note_object(key, job);
         let objects = &self.objects;
         let news = self.learning.note(key, job, |queue| objects.contains_key(queue));
-        self.pace.round |= news.speeds;
-        self.pace.grants |= news.sample;
+        self.trigger.cycle |= news.speeds;
+        self.trigger.grants |= news.sample;
         let new = job.and_then(|job| Holder::of(key, job, &self.classes));
         self.coordinator.note(key, job);
         let wants = new.as_ref().is_some_and(|holder| holder.wants);
@@ -133,8 +132,8 @@ impl Queues {
         if self.holders.get(key) == new.as_ref() {
             return;
         }
-        self.pace.grants = true;
-        self.pace.round |= match (self.holders.get(key), &new) {
+        self.trigger.grants = true;
+        self.trigger.cycle |= match (self.holders.get(key), &new) {
             (Some(old), Some(new)) => !old.asks_alike(new),
             (None, None) => false,
             (Some(_), None) | (None, Some(_)) => true,
@@ -155,20 +154,24 @@ impl Queues {
             (Some((_, known)), Some(spec)) if *known == spec => {}
             (_, Some(spec)) => {
                 self.objects.insert(key.name.clone(), (key.clone(), spec));
-                self.pace.round = true;
+                self.trigger.cycle = true;
             }
             (Some(_), None) => {
                 self.objects.remove(&key.name);
-                self.pace.round = true;
+                self.trigger.cycle = true;
             }
         }
     }
 
-    /// Returns the time before which no round begins.
-    fn next_round(&self) -> Timestamp {
-        let interval =
-            self.objects.values().map(|(_, spec)| spec.round_ms).min().filter(|_| self.holders.len() > SMALL);
-        self.pace.last_round.zip(interval).map_or_else(Timestamp::default, |(last, interval)| last.plus_ms(interval))
+    /// Returns the time before which no cycle begins.
+    fn next_cycle(&self) -> Timestamp {
+        let interval = self
+            .objects
+            .values()
+            .map(|(_, spec)| spec.round_ms)
+            .min()
+            .filter(|_| self.holders.len() > MAX_JOBS_FOR_IMMEDIATE_CYCLE);
+        self.trigger.last_cycle.zip(interval).map_or_else(Timestamp::default, |(last, interval)| last.plus_ms(interval))
     }
 
     /// Notes the resources that nodes offer. Returns true if they are others than before.
@@ -197,26 +200,26 @@ impl Queues {
         self.holders.keys().filter(named).max_by_key(|key| self.targets.contains_key(*key))
     }
 
-    /// Asks for a round, because nodes changed. `at`: the time at which they count as changed.
+    /// Triggers a cycle, because nodes changed. `at`: the time at which they count as changed.
     pub(crate) fn nodes_changed(&mut self, at: Option<Timestamp>) {
-        self.pace.round = true;
+        self.trigger.cycle = true;
         self.wake_at(at);
     }
 
-    /// Asks for everything again, at the start of a term.
+    /// Triggers a whole cycle, at the start of a term.
     pub(crate) fn begin_term(&mut self, quiet_until: Timestamp) {
         self.coordinator.ask();
-        self.pace = Pace {
-            round: true,
+        self.trigger = CycleTrigger {
+            cycle: true,
             grants: true,
             wake: Some(quiet_until),
             quiet_until: Some(quiet_until),
-            last_round: None,
+            last_cycle: None,
             woken: None,
         };
     }
 
-    /// Returns true if a queue says that pods of others use its nodes.
+    /// Returns true if a queue says that pods of other owners use its nodes.
     fn shares_nodes(&self) -> bool {
         self.objects.values().any(|(_, spec)| spec.shares_nodes)
     }
@@ -227,7 +230,7 @@ impl Queues {
     }
 
     fn wake_at(&mut self, at: Option<Timestamp>) {
-        self.pace.wake = self.pace.wake.into_iter().chain(at).min();
+        self.trigger.wake = self.trigger.wake.into_iter().chain(at).min();
     }
 }
 
@@ -237,7 +240,7 @@ impl State {
         self.queues.objects.get(name)?.1.nodes.as_ref()
     }
 
-    /// Returns true if objects of a kind of [`Kind::ON_DEMAND`] are to be watched: pods of others while a queue counts their GPUs,
+    /// Returns true if objects of a kind of [`Kind::ON_DEMAND`] are to be watched: pods of other owners while a queue counts their GPUs,
     /// namespaces while a queue selects them by labels.
     pub fn watches(&self, kind: Kind) -> bool {
         match kind {
@@ -247,7 +250,7 @@ impl State {
         }
     }
 
-    /// Returns true if GPUs of pods of others are counted.
+    /// Returns true if GPUs of pods of other owners are counted.
     pub fn counts_foreign_pods(&self) -> bool {
         self.watches(Kind::Foreign)
     }
@@ -272,22 +275,22 @@ impl State {
 
     /// Returns the time of the next decision of the queues if nothing happens before.
     pub fn queues_wake(&self) -> Option<Timestamp> {
-        let pace = &self.queues.pace;
-        let round = pace.round.then(|| self.queues.next_round().max(self.at));
-        let grants = pace.grants.then_some(self.at);
-        let at = round.into_iter().chain(grants).chain(pace.wake).min();
+        let trigger = &self.queues.trigger;
+        let round = trigger.cycle.then(|| self.queues.next_cycle().max(self.at));
+        let grants = trigger.grants.then_some(self.at);
+        let at = round.into_iter().chain(grants).chain(trigger.wake).min();
         let dequeue = self.queues.coordinator.due_at(self.config.dequeue_period_ms, self.at);
         at.filter(|_| !self.queues.is_idle()).into_iter().chain(dequeue).min()
     }
 
     /// Returns the fact that begins a record of the queues, if one is due.
     pub fn queues_due(&self, now: Timestamp) -> Option<Fact> {
-        let pace = &self.queues.pace;
-        let wakes = pace.wake.is_some_and(|at| at <= now);
+        let trigger = &self.queues.trigger;
+        let wakes = trigger.wake.is_some_and(|at| at <= now);
         let is_idle = self.queues.is_idle();
-        let round = (pace.round || wakes) && self.queues.next_round() <= now && !is_idle;
+        let round = (trigger.cycle || wakes) && self.queues.next_cycle() <= now && !is_idle;
         let dequeue = self.queues.coordinator.due_at(self.config.dequeue_period_ms, now).is_some_and(|at| at <= now);
-        (round || dequeue || pace.grants && !is_idle).then_some(Fact::QueuesAsked { round })
+        (round || dequeue || trigger.grants && !is_idle).then_some(Fact::SchedulingCycle { round })
     }
 
     /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue. A
@@ -392,7 +395,8 @@ impl State {
     }
 }
 
-/// Decides and applies what is due of the queues: the events of one record. The changes of shares are to be told to the jobs.
+/// Runs one scheduling cycle and returns its events. The caller stages a record for each job whose share changed. `round`: targets are
+/// decided; else only free places are granted.
 pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     let mut events = Vec::new();
     let now = state.at;
@@ -400,20 +404,20 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
     let seen = grant::seen(state);
     let mut update = grant::followed(state, &seen);
     if round {
-        let decided = round::decide(state, &seen, now);
-        // A policy's clock stands still for a job whose places are not free yet, and would ask again at once, for ever.
-        let is_woken = !state.queues.pace.round;
+        let decided = cycle::decide(state, &seen, now);
+        // A policy's clock stands still for a job whose places are not free yet, so that it would trigger cycles without end.
+        let is_woken = !state.queues.trigger.cycle;
         let is_vain = is_woken && decided.update == TargetUpdate::default();
-        let pace = &mut state.queues.pace;
+        let trigger = &mut state.queues.trigger;
         if is_woken && !is_vain {
-            pace.woken = Some(now);
+            trigger.woken = Some(now);
         }
-        let rests_until = pace.woken.map(|at| at.plus_ms(WAKE_MS)).unwrap_or_default();
-        let earliest = now.plus_ms(if is_vain { WAKE_MS } else { 1 }).max(rests_until);
-        pace.wake = decided.wake.map(|at| at.max(earliest));
-        (pace.round, pace.last_round) = (false, Some(now));
+        let rests_until = trigger.woken.map(|at| at.plus_ms(MIN_IDLE_CYCLE_INTERVAL_MS)).unwrap_or_default();
+        let earliest = now.plus_ms(if is_vain { MIN_IDLE_CYCLE_INTERVAL_MS } else { 1 }).max(rests_until);
+        trigger.wake = decided.wake.map(|at| at.max(earliest));
+        (trigger.cycle, trigger.last_cycle) = (false, Some(now));
         pending = Some(decided.pending);
-        let quiet_until = state.queues.pace.quiet_until.filter(|until| *until > now);
+        let quiet_until = state.queues.trigger.quiet_until.filter(|until| *until > now);
         state.queues.wake_at(quiet_until);
         let waiting = state.queues.holders.values().filter(|holder| holder.wants && holder.share.is_empty());
         let ends = waiting.flat_map(|holder| holder.refused.values()).filter(|until| **until > now);
@@ -430,7 +434,7 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         debug_assert_eq!(applied, Ok(()), "decided event must apply");
         events.push(event);
     }
-    state.queues.pace.grants = false;
+    state.queues.trigger.grants = false;
     let changes = grant::decide(state, &seen, now);
     let reasons = report::wait_reasons(state, pending.as_ref(), &changes);
     if !reasons.is_empty() {

@@ -14,16 +14,16 @@ impl Queues {
         self.objects.values().any(|(_, spec)| spec.namespaces.as_ref().is_some_and(LabelSelector::reads_namespaces))
     }
 
-    /// Notes a namespace, and asks for a round.
+    /// Notes a namespace, and triggers a cycle.
     pub(crate) fn set_namespace(&mut self, fact: NamespaceFact) {
         self.namespaces.insert(fact.name.clone(), fact);
-        self.pace.round = true;
+        self.trigger.cycle = true;
     }
 
-    /// Forgets a namespace, and asks for a round.
+    /// Forgets a namespace, and triggers a cycle.
     pub(crate) fn remove_namespace(&mut self, name: &Text) {
         self.namespaces.remove(name);
-        self.pace.round = true;
+        self.trigger.cycle = true;
     }
 
     /// Returns the labels of the known namespaces by name; their names are labels as well, and are left out.

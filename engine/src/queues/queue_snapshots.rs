@@ -11,8 +11,8 @@ use scheduler::scheduling::{self, QueueSnapshot};
 use scheduler::{GpuType, Micros};
 
 use super::ROOT;
+use super::cycle::future_nodes;
 use super::holder::Holder;
-use super::round::future_nodes;
 use crate::state::State;
 
 /// Policy of the root queue.

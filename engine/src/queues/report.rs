@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Share, ShareChange, Text, Timestamp, WaitingJob};
 use scheduler::scheduling::Reason;
 
+use super::cycle::{self, PendingJob, PendingJobs};
 use super::forecast::{self, Start, Starts};
 use super::grant;
 use super::holder::Holder;
-use super::round::{self, PendingJob, PendingJobs};
 use crate::state::State;
 
 /// Jobs that wait which a report names.
 const MAX_NAMED: usize = 100;
 
-/// Maximum number of jobs of a queue whose own status says why they wait: those that come next. Numbers change with each round, and each
+/// Maximum number of jobs of a queue whose own status says why they wait: those that come next. Numbers change with each cycle, and each
 /// change is a write.
 const MAX_REPORTED: usize = 20;
 
@@ -97,7 +97,7 @@ fn counts_by(state: &State, name: impl Fn(&Holder) -> Text) -> BTreeMap<Text, Co
 
 /// Returns the state of every queue that has an object or jobs, as the scheduler sees it at a time. Changes nothing.
 pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
-    let pending = round::decide(state, &grant::seen(state), now).pending;
+    let pending = cycle::decide(state, &grant::seen(state), now).pending;
     let starts = forecast::starts(state, now, forecast::ON_DEMAND);
     let queues = &state.queues;
     let counts = counts(state);
@@ -132,7 +132,7 @@ pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String
     if let Some(target) = state.queues.targets.get(key).filter(|target| !target.share.is_empty()) {
         return Some(format!("{}{leaving}", decided_words(&target.share)));
     }
-    let pending = round::decide(state, &grant::seen(state), now).pending;
+    let pending = cycle::decide(state, &grant::seen(state), now).pending;
     let mut all = pending.iter().flat_map(|(queue, jobs)| jobs.iter().map(move |job| (queue, job)));
     let (queue, (_, waiting)) = all.find(|(_, (job, _))| job == key)?;
     let queue = if queue.is_empty() { String::new() } else { format!(" of queue {queue}") };
@@ -145,7 +145,7 @@ fn decided_words(share: &Share) -> String {
     format!("{share}, once they are free")
 }
 
-/// Returns the jobs that wait for another reason than was reported, each with the reason. `pending`: the jobs that a round left waiting;
+/// Returns the jobs that wait for another reason than was reported, each with the reason. `pending`: the jobs that a cycle left waiting;
 /// `None` without one. `changes`: changes of shares that follow.
 pub(super) fn wait_reasons(
     state: &State,
@@ -230,7 +230,7 @@ fn waiting(key: &JobKey, waiting: &PendingJob, start: Option<&Start>) -> Waiting
     }
 }
 
-/// Returns the reports of queue objects that differ from those told. `pending`: the jobs that wait, where a round found them.
+/// Returns the reports of queue objects that differ from those reported. `pending`: the jobs that wait, where a cycle found them.
 pub(super) fn changed(state: &State, pending: Option<&PendingJobs>) -> Vec<(JobKey, QueueReport)> {
     let mut changed = Vec::new();
     if state.queues.objects.is_empty() {

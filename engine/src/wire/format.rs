@@ -76,7 +76,7 @@ pub(crate) fn of_fact(fact: &Fact) -> u16 {
         Fact::Relisted { kind: Kind::Foreign | Kind::Class, .. }
         | Fact::Class(_)
         | Fact::ClassGone { .. }
-        | Fact::QueuesAsked { .. }
+        | Fact::SchedulingCycle { .. }
         | Fact::ShareChanged(_)
         | Fact::QueueReported(_)
         | Fact::ForeignUse { .. } => 4,

@@ -314,8 +314,8 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
         Fact::Class(Box::new(ClassFact { is_default: false, ..class() })),
         Fact::ClassGone { name: "high".into() },
         Fact::Relisted { kind: Kind::Class, of: None, rv: ResourceVersion(3) },
-        Fact::QueuesAsked { round: true },
-        Fact::QueuesAsked { round: false },
+        Fact::SchedulingCycle { round: true },
+        Fact::SchedulingCycle { round: false },
     ]
 }
 

@@ -110,7 +110,8 @@ pub(crate) enum Fact {
     },
     Due,
     Adopted(#[serde_as(as = "Box<Adopted>")] Box<model::fact::Adopted>),
-    QueuesAsked {
+    #[serde(rename = "QueuesAsked")]
+    SchedulingCycle {
         #[serde(default, skip_serializing_if = "is_default")]
         round: bool,
     },

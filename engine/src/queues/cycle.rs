@@ -1,6 +1,6 @@
-//! Rounds: takes a snapshot of targets, nodes and queues, and turns the decision on it into targets.
+//! Runs a scheduling cycle: takes a snapshot of targets, nodes and queues, and turns the decision on it into targets.
 //!
-//! It never looks at what still counts: granting does. Tests: through [`super`].
+//! It never reads places that still count after they were given up: granting does. Tests: through [`super`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -42,7 +42,7 @@ impl fmt::Display for PendingJob {
     }
 }
 
-/// A decided round.
+/// Decisions of a cycle.
 #[derive(Debug, Default)]
 pub(super) struct Decided {
     pub(super) update: TargetUpdate,
@@ -107,7 +107,7 @@ impl Queues {
     }
 }
 
-/// Cluster in which jobs are asked about.
+/// Cluster that requests are made for.
 struct Surroundings<'a> {
     state: &'a State,
     known: &'a Known<'a>,
@@ -118,8 +118,8 @@ struct Surroundings<'a> {
     gpus: u32,
 }
 
-/// A job in the snapshot that is decided on.
-pub(super) struct Asked<'a> {
+/// Request of a job for workers, from which its claim is made.
+pub(super) struct Request<'a> {
     pub(super) key: &'a JobKey,
     id: Text,
     holder: &'a Holder,
@@ -140,7 +140,7 @@ pub(super) struct Asked<'a> {
     avoid: Vec<Text>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Request<'a> {
     fn new(
         Surroundings { state, known, filter, closed, gpus }: &Surroundings<'_>,
         key: &'a JobKey,
@@ -233,7 +233,7 @@ impl<'a> Asked<'a> {
         Sizes { min: if held == 0 { all } else { held.min(all) }, num: all, max: all }
     }
 
-    /// Returns the places that an answer stands for.
+    /// Returns the places of a target's nodes.
     fn share(&self, on: &[Text]) -> Share {
         let mut placed: BTreeMap<&SlotId, &Text> = self.workers.iter().copied().zip(on).collect();
         let mut share = Share::default();
@@ -249,8 +249,8 @@ impl<'a> Asked<'a> {
 }
 
 /// Returns the places that a job holds and is to keep. A target that was not granted yet is decided again: it may have become
-/// impossible. A job whose pods go so that it gets its target holds the target until they are gone: else the next round would give
-/// the places to others. It does not hold a target with a node that takes none of its pods any more (`takes`).
+/// impossible. A job whose pods go so that it gets its target holds the target until they are gone: else the next cycle would give
+/// the places to other jobs. It does not hold a target with a node that takes none of its pods any more (`takes`).
 fn held(queues: &Queues, key: &JobKey, holder: &Holder, share: &Share, takes: impl Fn(&Text) -> bool) -> Share {
     let Some(target) = queues.targets.get(key) else { return share.clone() };
     if share.is_empty() && holder.leaving {
@@ -284,8 +284,8 @@ pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Opti
     followed
 }
 
-/// Owned parts of a snapshot: nodes, queues, and the jobs that hold or want places.
-pub(super) struct Inquiry<'a> {
+/// One scheduling cycle: the nodes, queues and requests of its snapshot.
+pub(super) struct SchedulingCycle<'a> {
     filter: NodeFilter<'a>,
     nodes: Vec<Node>,
     closed: BTreeSet<Text>,
@@ -293,11 +293,11 @@ pub(super) struct Inquiry<'a> {
     taken: BTreeMap<Text, Vec<u64>>,
     snapshots: QueueSnapshots,
     foreign: Vec<Foreign>,
-    pub(super) asked: Vec<Asked<'a>>,
+    pub(super) requests: Vec<Request<'a>>,
 }
 
-impl<'a> Inquiry<'a> {
-    /// Takes what there is. `seen`: shares as pods show them, where they differ.
+impl<'a> SchedulingCycle<'a> {
+    /// Reads the state. `seen`: shares as pods show them, where they differ.
     pub(super) fn new(state: &'a State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Self {
         let filter = NodeFilter::new(state, now);
         let (mut nodes, closed) = nodes(state, now);
@@ -315,17 +315,17 @@ impl<'a> Inquiry<'a> {
         let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
         let around = Surroundings { state, known: &known, filter: &filter, closed: &closed, gpus };
         let asking = holders().filter(|(_, holder)| holder.wants);
-        let asked = asking.map(|(key, holder)| Asked::new(&around, key, holder, seen.get(key), now)).collect();
+        let requests = asking.map(|(key, holder)| Request::new(&around, key, holder, seen.get(key), now)).collect();
         let snapshots = QueueSnapshots::new(state);
         let foreign = foreign::gpus(state).map(|(node, gpus)| Foreign::new(node, gpus));
         let kept = holders().flat_map(|(key, holder)| Foreign::kept(&snapshots, key, holder));
         let foreign = foreign.chain(kept).collect();
-        Self { filter, nodes, closed, taken, snapshots, foreign, asked }
+        Self { filter, nodes, closed, taken, snapshots, foreign, requests }
     }
 
     /// Returns that a job's queue does not select its namespace, in words; `None` where it does. `needs`: GPUs of the job.
-    fn not_selected(&self, asked: &Asked<'_>, needs: u32) -> Option<String> {
-        let (queue, namespace) = (asked.holder.queue(), &asked.key.namespace);
+    fn not_selected(&self, request: &Request<'_>, needs: u32) -> Option<String> {
+        let (queue, namespace) = (request.holder.queue(), &request.key.namespace);
         let gpus = gpus_words(needs);
         let is_selected = self.snapshots.selects(queue, namespace);
         (!is_selected).then(|| format!("needs {gpus}; queue {queue} does not select namespace {namespace}"))
@@ -333,10 +333,10 @@ impl<'a> Inquiry<'a> {
 
     /// Returns in words that the nodes, also when they are empty, have room for too few of the pods that a job needs at once; `None` where
     /// their GPUs alone are too few.
-    fn never_together(&self, asked: &Asked<'_>, wait: &PendingClaim) -> Option<String> {
-        let (pods, each) = self.pods_and_needs(asked, wait)?;
-        let takes = |node: &&Node| asked.fits.as_ref().is_none_or(|fits| fits.contains(&node.name));
-        let room = self.nodes.iter().filter(takes).map(|node| node.workers(wait.width, &asked.needs));
+    fn never_together(&self, request: &Request<'_>, wait: &PendingClaim) -> Option<String> {
+        let (pods, each) = self.pods_and_needs(request, wait)?;
+        let takes = |node: &&Node| request.fits.as_ref().is_none_or(|fits| fits.contains(&node.name));
+        let room = self.nodes.iter().filter(takes).map(|node| node.workers(wait.width, &request.needs));
         let room = room.fold(0, u32::saturating_add);
         let PendingClaim { needs, nodes, .. } = wait;
         (nodes >= needs && room < pods).then(|| {
@@ -348,8 +348,8 @@ impl<'a> Inquiry<'a> {
     }
 
     /// Returns in words that the nodes have enough GPUs left, but no room for the pods that a job needs at once; `None` where GPUs are short.
-    fn not_together(&self, asked: &Asked<'_>, wait: &PendingClaim) -> Option<String> {
-        let (pods, each) = self.pods_and_needs(asked, wait)?;
+    fn not_together(&self, request: &Request<'_>, wait: &PendingClaim) -> Option<String> {
+        let (pods, each) = self.pods_and_needs(request, wait)?;
         let PendingClaim { needs, nodes_left, .. } = wait;
         let pods = pods_words(pods);
         let [needed, left] = [needs, nodes_left].map(|gpus| gpus_words(*gpus));
@@ -358,9 +358,9 @@ impl<'a> Inquiry<'a> {
     }
 
     /// Returns how many pods a job needs at once, and what each requests; `None` where nothing but GPUs is judged.
-    fn pods_and_needs(&self, asked: &Asked<'_>, wait: &PendingClaim) -> Option<(u32, String)> {
+    fn pods_and_needs(&self, request: &Request<'_>, wait: &PendingClaim) -> Option<(u32, String)> {
         let gpus = gpus_words(wait.width);
-        let others = self.filter.needs_words(&asked.needs)?;
+        let others = self.filter.needs_words(&request.needs)?;
         let each = match others.split_last() {
             Some((last, others)) => format!("{} and {last}", [&[gpus], others].concat().join(", ")),
             None => gpus,
@@ -371,8 +371,8 @@ impl<'a> Inquiry<'a> {
     /// Returns the decision on a snapshot; `None` for one that cannot be carried out, which changes nothing.
     pub(super) fn ask(&self, history: &History, now: Timestamp) -> Option<Decision> {
         // Those of jobs come first: targets are read in their order.
-        let asked = self.asked.iter().map(|asked| asked.claim(&self.snapshots, now));
-        let claims: Vec<Claim<'_>> = asked.chain(self.foreign.iter().map(Foreign::claim)).collect();
+        let of_jobs = self.requests.iter().map(|request| request.claim(&self.snapshots, now));
+        let claims: Vec<Claim<'_>> = of_jobs.chain(self.foreign.iter().map(Foreign::claim)).collect();
         let snapshot = Snapshot {
             now: micros(now),
             nodes: &self.nodes,
@@ -389,22 +389,22 @@ impl<'a> Inquiry<'a> {
 
 /// Decides the targets of all jobs.
 pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Decided {
-    let inquiry = Inquiry::new(state, seen, now);
-    let Some(decision) = inquiry.ask(&state.queues.history, now) else { return Decided::default() };
-    let asked = &inquiry.asked;
-    let names: BTreeMap<&Text, &JobKey> = asked.iter().map(|asked| (&asked.id, asked.key)).collect();
+    let cycle = SchedulingCycle::new(state, seen, now);
+    let Some(decision) = cycle.ask(&state.queues.history, now) else { return Decided::default() };
+    let requests = &cycle.requests;
+    let names: BTreeMap<&Text, &JobKey> = requests.iter().map(|request| (&request.id, request.key)).collect();
     let mut decided = Decided { wake: decision.wake.map(timestamp), ..Decided::default() };
-    let by_id: BTreeMap<&Text, &Asked<'_>> = asked.iter().map(|asked| (&asked.id, asked)).collect();
+    let by_id: BTreeMap<&Text, &Request<'_>> = requests.iter().map(|request| (&request.id, request)).collect();
     for wait in decision.pending {
-        if let Some(asked) = by_id.get(&wait.id) {
+        if let Some(request) = by_id.get(&wait.id) {
             let refusal = match wait.reason {
                 scheduling::Reason::NeverNodes => {
-                    let why = inquiry.filter.why_none(asked.holder);
+                    let why = cycle.filter.why_none(request.holder);
                     let none = why.map(|why| format!("no node can take a pod of it: {why}"));
-                    none.or_else(|| inquiry.never_together(asked, &wait))
+                    none.or_else(|| cycle.never_together(request, &wait))
                 }
-                scheduling::Reason::Nodes => inquiry.not_together(asked, &wait),
-                scheduling::Reason::NoQueue => inquiry.not_selected(asked, wait.needs),
+                scheduling::Reason::Nodes => cycle.not_together(request, &wait),
+                scheduling::Reason::NoQueue => cycle.not_selected(request, wait.needs),
                 scheduling::Reason::Paused
                 | scheduling::Reason::BackOff(_)
                 | scheduling::Reason::Faulty(_)
@@ -413,21 +413,21 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
                 | scheduling::Reason::Behind(_)
                 | scheduling::Reason::Policy => None,
             };
-            let queue = Text::from(asked.holder.queue());
-            decided.pending.entry(queue).or_default().push((asked.key.clone(), PendingJob { wait, refusal }));
+            let queue = Text::from(request.holder.queue());
+            decided.pending.entry(queue).or_default().push((request.key.clone(), PendingJob { wait, refusal }));
         }
     }
-    for (asked, target) in asked.iter().zip(&decision.targets) {
-        let share = asked.share(&target.on);
-        if share == asked.before {
+    for (request, target) in requests.iter().zip(&decision.targets) {
+        let share = request.share(&target.on);
+        if share == request.before {
             continue;
         }
         let why = target.change.as_ref().and_then(|change| {
             let gainer = change.beneficiary.as_ref().and_then(|id| names.get(id));
             let beneficiary = gainer.map(|key| named(key));
-            Some(ShareLoss { kind: loss_kind(change.why)?, beneficiary, job: Some(named(asked.key)) })
+            Some(ShareLoss { kind: loss_kind(change.why)?, beneficiary, job: Some(named(request.key)) })
         });
-        decided.update.targets.push((asked.key.clone(), ShareTarget { share, why }));
+        decided.update.targets.push((request.key.clone(), ShareTarget { share, why }));
     }
     if !decision.memory.is_empty() {
         decided.update.memory = Text::from(serde_json::to_string(&decision.memory).unwrap_or_default());
