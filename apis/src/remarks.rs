@@ -3,7 +3,7 @@
 //! Owns their types and texts, made from the job's state. They stand first in a list of conditions, so that tools which take the
 //! last one for the phase are not misled. It must not know how an API writes a condition. Tests: each API's `tests/status.rs`.
 
-use engine::{Hold, Job};
+use engine::{BlockedBy, Job};
 use model::{FieldError, JobKey, ObjectRef, Outcome};
 use serde_json::Value;
 
@@ -87,18 +87,21 @@ pub fn of(api: &dyn JobApi, key: &JobKey, job: &Job) -> Vec<Remark> {
 pub fn admission(job: &Job) -> Option<Remark> {
     let spec = job.spec().filter(|_| !job.phase.is_terminal() && job.ending().is_none())?;
     if let Some(gate) = job.gate() {
-        return Some(match job.hold_of_gate() {
-            Some(hold) => Remark { kind: QUEUED, message: hold.to_string() },
+        return Some(match job.blocked_by_gate() {
+            Some(blocker) => Remark { kind: QUEUED, message: blocker.to_string() },
             None => Remark { kind: ADMITTED, message: format!("admitted by {}", gate.object) },
         });
     }
     let queue = job.queue()?;
-    if !job.holding.share.is_empty() {
-        return Some(Remark { kind: ADMITTED, message: format!("admitted by queue {queue}: {}", job.holding.share) });
+    if !job.allocation.share.is_empty() {
+        return Some(Remark {
+            kind: ADMITTED,
+            message: format!("admitted by queue {queue}: {}", job.allocation.share),
+        });
     }
-    let holds = spec.groups.iter().filter_map(|group| job.hold(spec, group));
-    let hold = { holds }.find(|hold| matches!(hold, Hold::NoShare { .. }))?;
-    Some(Remark { kind: QUEUED, message: hold.to_string() })
+    let blockers = spec.groups.iter().filter_map(|group| job.blocked_by(spec, group));
+    let blocker = { blockers }.find(|blocker| matches!(blocker, BlockedBy::NoShare { .. }))?;
+    Some(Remark { kind: QUEUED, message: blocker.to_string() })
 }
 
 /// Tells of a job that names another queue than the one in which it runs.

@@ -182,8 +182,8 @@ impl State {
                     return Admission::STALE;
                 }
                 // The version counts where the pod is to be released: it is the precondition.
-                let is_held = pod.protected.is_some() && pod.deleting.is_some() && pod.rv != known.rv;
-                let echo = PodFact { rv: known.rv, ..(**pod).clone() } == *known && !is_held;
+                let is_protected = pod.protected.is_some() && pod.deleting.is_some() && pod.rv != known.rv;
+                let echo = PodFact { rv: known.rv, ..(**pod).clone() } == *known && !is_protected;
                 Admission::unless(!echo, Admission::UNCHANGED)
             }
             Fact::Service(service) => {
@@ -314,8 +314,8 @@ impl State {
     /// Returns true if a share was decided in an earlier term and never acknowledged: whether its write still comes is not known.
     fn has_void_share(&self, key: &JobKey, fact: &JobFact) -> bool {
         self.jobs.live(key).is_some_and(|job| {
-            let is_shown = fact.mirror >= job.holding.stamp || job.acked_stamp >= job.holding.stamp;
-            job.known && !is_shown && !job.holding.share.is_empty()
+            let is_shown = fact.mirror >= job.allocation.stamp || job.acked_stamp >= job.allocation.stamp;
+            job.known && !is_shown && !job.allocation.share.is_empty()
         })
     }
 

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use model::fact::Adopted;
 use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
 
+use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
-use crate::holding::Holding;
 use crate::job::Job;
 use crate::ranges;
 
@@ -53,7 +53,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         orphan_since: Some(at),
         speed_samples: mirror.speed_samples.clone(),
         adopted: stamp,
-        holding: Holding {
+        allocation: Allocation {
             share: mirror.share.clone(),
             charge: mirror.charge.clone(),
             stamp: mirror.stamp,
@@ -63,7 +63,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
             start_after: mirror.start_after,
             refused: mirror.refused.clone(),
             loss: mirror.share_loss.as_deref().cloned(),
-            ..Holding::default()
+            ..Allocation::default()
         },
         ..Job::default()
     };
@@ -121,17 +121,17 @@ impl Job {
         if !ended {
             let lost = self.groups.iter().filter(|(_, group)| !group.lost.is_empty());
             mirror.lost = lost.map(|(name, group)| (name.clone(), ranges::text(&group.lost))).collect();
-            mirror.share.clone_from(&self.holding.share);
-            mirror.charge.clone_from(&self.holding.charge);
-            mirror.share_at = self.holding.at;
-            mirror.usage = self.holding.usage;
-            mirror.failed_starts = self.holding.failed_starts;
-            mirror.start_after = self.holding.start_after;
-            mirror.refused.clone_from(&self.holding.refused);
+            mirror.share.clone_from(&self.allocation.share);
+            mirror.charge.clone_from(&self.allocation.charge);
+            mirror.share_at = self.allocation.at;
+            mirror.usage = self.allocation.usage;
+            mirror.failed_starts = self.allocation.failed_starts;
+            mirror.start_after = self.allocation.start_after;
+            mirror.refused.clone_from(&self.allocation.refused);
             mirror.speed_samples.clone_from(&self.speed_samples);
             mirror.admitted_at = self.admitted_at;
             mirror.limit_paused_at = self.limit_paused_at;
-            mirror.share_loss = self.holding.loss.clone().filter(|_| self.holding.share.is_empty()).map(Box::new);
+            mirror.share_loss = self.allocation.loss.clone().filter(|_| self.allocation.share.is_empty()).map(Box::new);
             mirror.container_restarts = self.past_container_restarts;
             mirror.rounds = self.rounds;
             mirror.round_at = self.round_at;

@@ -47,7 +47,7 @@ impl State {
             }
             Event::PodsPlanned { slots } => {
                 for (id, incarnation) in slots {
-                    let node = job.holding.share.node(id).cloned();
+                    let node = job.allocation.share.node(id).cloned();
                     if let Some(slot) = job.slot_mut(id) {
                         slot.planned = true;
                         slot.cancelled = false;
@@ -161,23 +161,23 @@ impl State {
                         if cause.kind == CauseKind::NotStarted && job.note_refusals(at) {
                             self.format = self.format.max(7);
                         }
-                        job.holding.give_up(stamp, at);
+                        job.allocation.give_up(stamp, at);
                         if behaviour.pauses_limits() && job.pause_limit(at) {
                             self.format = self.format.max(7);
                         }
                         if cause.kind == CauseKind::NotStarted {
-                            let starts = job.holding.failed_starts.saturating_add(1);
+                            let starts = job.allocation.failed_starts.saturating_add(1);
                             let delay =
                                 answers::backoff(starts.saturating_add(1), START_BACKOFF_MS, MAX_START_BACKOFF_MS);
-                            job.holding.failed_starts = starts;
-                            job.holding.start_after = Some(at.plus_ms(delay));
+                            job.allocation.failed_starts = starts;
+                            job.allocation.start_after = Some(at.plus_ms(delay));
                         }
                         halt(job, stamp, &node_view);
                         job.note(stamp, at, format!("halt decided: {}", cause.message));
                     }
                     Decision::End { phase, cause, clean, .. } => {
                         end(job, *clean, stamp, &node_view);
-                        job.holding.give_up(stamp, at);
+                        job.allocation.give_up(stamp, at);
                         job.note(stamp, at, format!("ending as {phase:?} decided: {}", cause.message));
                     }
                 }

@@ -66,7 +66,8 @@ impl Job {
         node_view: &NodeView<'_>,
         config: &Config,
     ) -> Option<Timestamp> {
-        let waits = self.holding.gated && !self.holding.whole && !self.holding.share.is_empty() && !self.is_halting();
-        waits.then_some(self.holding.at?.plus_ms(self.start_limit_ms(now, node_view, config)))
+        let waits =
+            self.allocation.gated && !self.allocation.whole && !self.allocation.share.is_empty() && !self.is_halting();
+        waits.then_some(self.allocation.at?.plus_ms(self.start_limit_ms(now, node_view, config)))
     }
 }

@@ -153,7 +153,7 @@ fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
         || job.has_outdated_objects()
         || job.missing_notes().is_some()
         || job.spec().is_some_and(|spec| !job.marks(spec).is_empty())
-        || job.holding.has_target;
+        || job.allocation.has_target;
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;
     }

@@ -65,12 +65,12 @@ impl State {
         if !job.is_fenced(self.stamp.term) {
             return;
         }
-        let (has_share, is_admitted) = (job.has_acked_share(), job.hold_of_gate().is_none());
-        let is_held = |group: &Text| !has_share || (!is_admitted && !job.runs_once(group));
+        let (has_share, is_admitted) = (job.has_acked_share(), job.blocked_by_gate().is_none());
+        let is_blocked = |group: &Text| !has_share || (!is_admitted && !job.runs_once(group));
         for slot in &job.planned_pods {
             commands.push(match job.slot(slot) {
                 // The mirror tells a pod's place before the pod is created, and another system has admitted it.
-                Some(state) if !state.cancelled && is_held(&slot.group) => continue,
+                Some(state) if !state.cancelled && is_blocked(&slot.group) => continue,
                 Some(state) if !state.cancelled => {
                     let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
                     Command::CreatePod {

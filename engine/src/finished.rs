@@ -16,8 +16,8 @@ use model::{
 
 use self::course::{Course, Gone};
 use self::words::Words;
+use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
-use crate::holding::Holding;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
 use crate::storage::JobStorage;
@@ -75,7 +75,7 @@ struct Rest {
     finalizers: Vec<Text>,
     finalized: bool,
     reported_end: Option<Box<ReportedEnd>>,
-    holding: Holding,
+    allocation: Allocation,
     report: Option<Box<model::QueueReport>>,
     progress: Option<Box<model::Progress>>,
     speed_samples: Vec<model::SpeedSample>,
@@ -97,8 +97,8 @@ impl Job {
             && self.surplus_pods.is_empty()
             && self.surplus_services.is_empty()
             && self.deleting_pods.is_empty()
-            && self.holding.released.is_empty()
-            && self.holding.share.is_empty()
+            && self.allocation.released.is_empty()
+            && self.allocation.share.is_empty()
             && self.services.values().all(|service| service.deletion.is_none())
             && self.owned.values().all(|owned| !owned.planned && owned.deletion.is_none())
     }
@@ -160,7 +160,7 @@ impl FinishedJob {
             finalizers,
             finalized,
             reported_end,
-            holding,
+            allocation,
             report,
             progress,
             speed_samples,
@@ -195,7 +195,7 @@ impl FinishedJob {
             finalizers,
             finalized,
             reported_end,
-            holding,
+            allocation,
             report,
             progress,
             speed_samples,
@@ -270,7 +270,7 @@ impl FinishedJob {
             finalizers,
             finalized,
             reported_end,
-            holding,
+            allocation,
             report,
             progress,
             speed_samples,
@@ -347,7 +347,7 @@ impl FinishedJob {
             finalizers,
             finalized,
             reported_end,
-            holding,
+            allocation,
             report,
             progress,
             speed_samples,

@@ -13,9 +13,9 @@ use model::{
     Uid, UserCounts,
 };
 
+use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::group::{Counter, Group, Slot};
-use crate::holding::Holding;
 use crate::storage::JobStorage;
 
 /// Milestones kept per job; older ones are dropped.
@@ -131,7 +131,7 @@ pub struct Job {
     /// End that the controller of its pods reports, where that is another one.
     pub reported_end: Option<Box<ReportedEnd>>,
     /// Places that it has from the queues.
-    pub holding: Holding,
+    pub allocation: Allocation,
     /// Report of the jobs in it; present for a queue object only.
     pub report: Option<Box<QueueReport>>,
     /// Progress that its program reported last.

@@ -21,8 +21,10 @@
 
 pub mod admit;
 mod adopt;
+pub mod allocation;
 mod apply;
 mod autoscaler;
+pub mod blocked_by;
 mod classify;
 mod deadline;
 mod decide;
@@ -33,8 +35,6 @@ mod finished;
 mod fold;
 pub mod gates;
 pub mod group;
-pub mod holding;
-pub mod holds;
 mod in_place;
 pub mod job;
 mod jobs;
@@ -54,11 +54,11 @@ pub mod wire;
 mod words;
 
 pub use admit::{Admission, Arrival};
+pub use allocation::Allocation;
+pub use blocked_by::BlockedBy;
 pub use decide::{decide, step};
 pub use fold::FoldError;
 pub use group::{Counters, Group, Slot};
-pub use holding::Holding;
-pub use holds::Hold;
 pub use job::{Attempt, Job, Owned, PendingDeletion, Pod, Service};
 pub use jobs::{JobSummary, Jobs};
 pub use observe::FactError;

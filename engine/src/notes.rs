@@ -118,10 +118,10 @@ impl Job {
         let others = pod.fact.protected.as_ref().filter(|_| pod.fact.deleting.is_some())?;
         let elastic = self.elastic().filter(|_| self.phase == Phase::Running);
         let has_object = self.known && !self.gone && !self.deleting;
-        let is_held = pod.deletion.is_none() && has_object && self.live_pods().next().is_some();
+        let is_protected = pod.deletion.is_none() && has_object && self.live_pods().next().is_some();
         let is_written = |elastic: &Elastic| {
             elastic.requested.is_some_and(|asked| !asked.done && elastic.completed == Some(asked.version))
         };
-        (!is_held || elastic.is_none_or(is_written)).then_some(others)
+        (!is_protected || elastic.is_none_or(is_written)).then_some(others)
     }
 }

@@ -15,7 +15,7 @@ use model::{
     SpecFact, Stamp, Text, Timestamp,
 };
 
-use crate::holding::Holding;
+use crate::allocation::Allocation;
 use crate::job::Job;
 use crate::nodes::{Node, NodeView};
 use crate::queues::speed_samples;
@@ -217,7 +217,7 @@ impl State {
             Fact::Spec(fact) => turn.spec(job, fact),
             Fact::JobGone => {
                 // No mirror tells its share any more. Its pods count as long as they are there.
-                job.holding = Holding { gated: job.holding.gated, ..Holding::default() };
+                job.allocation = Allocation { gated: job.allocation.gated, ..Allocation::default() };
                 job.gone = true;
                 job.orphan_since = Some(at);
             }
@@ -285,12 +285,12 @@ impl State {
                 job.status_stamp = stamp;
             }
             Fact::ShareChanged(change) => {
-                let loses_all = change.share.is_empty() && !job.holding.share.is_empty();
+                let loses_all = change.share.is_empty() && !job.allocation.share.is_empty();
                 if loses_all && self.behaviour.pauses_limits() && job.pause_limit(at) {
                     self.format = self.format.max(7);
                 }
                 job.change_share(change, stamp, at);
-                if job.holding.stamp == stamp {
+                if job.allocation.stamp == stamp {
                     job.status_stamp = stamp;
                     slots::leave_share(job, stamp);
                     turn.resize(job);

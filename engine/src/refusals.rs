@@ -40,16 +40,16 @@ impl Job {
             let pod = self.slot(id).and_then(|slot| self.pods.get(slot.pod.as_ref()?));
             pod.is_some_and(|pod| pod.fact.node.is_none() && pod.fact.message.is_some() && !pod.is_leaving())
         };
-        let cells = self.holding.share.cells().filter(move |(id, node)| !node.is_empty() && is_unplaced(id));
+        let cells = self.allocation.share.cells().filter(move |(id, node)| !node.is_empty() && is_unplaced(id));
         cells.map(|(_, node)| node)
     }
 
     /// Returns true if a node besides those of its share may take its pods: none that refused them a short time ago.
     fn may_start_elsewhere(&self, now: Timestamp, node_view: &NodeView<'_>) -> bool {
         let Some(spec) = self.spec() else { return false };
-        let held: BTreeSet<&Text> = self.holding.share.cells().map(|(_, node)| node).collect();
+        let held: BTreeSet<&Text> = self.allocation.share.cells().map(|(_, node)| node).collect();
         let is_refused =
-            |node: &NodeFact| self.holding.refused.get(&node.name).is_some_and(|refusal| refusal.until > now);
+            |node: &NodeFact| self.allocation.refused.get(&node.name).is_some_and(|refusal| refusal.until > now);
         let takes = |node: &NodeFact| {
             spec.gpu_groups().all(|(group, request)| {
                 let fits =
@@ -70,7 +70,7 @@ impl Job {
         let words = self.unschedulable.as_ref().map(|(_, words)| words.clone()).unwrap_or_default();
         let refused: BTreeSet<Text> = self.refused_nodes().cloned().collect();
         for node in refused {
-            let refusal = self.holding.refused.entry(node).or_default();
+            let refusal = self.allocation.refused.entry(node).or_default();
             let doubled = REFUSAL_MS.saturating_mul(1_u64.checked_shl(refusal.times).unwrap_or(u64::MAX));
             refusal.times = refusal.times.saturating_add(1);
             refusal.until = at.plus_ms(doubled.min(MAX_REFUSAL_MS));

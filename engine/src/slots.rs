@@ -236,9 +236,9 @@ fn sort_plans(job: &mut Job, turn: &Turn<'_>) {
 /// Gives up what was planned for slots that are not in the share any more, or on another node there.
 pub(crate) fn leave_share(job: &mut Job, stamp: model::Stamp) {
     for id in job.planned_pods.clone() {
-        let lasts = job.runs_once(&id.group) || !job.holding.gated;
+        let lasts = job.runs_once(&id.group) || !job.allocation.gated;
         let planned_on = job.slot(&id).and_then(|slot| slot.planned_on.clone());
-        if !lasts && planned_on.as_ref() != job.holding.share.node(&id) {
+        if !lasts && planned_on.as_ref() != job.allocation.share.node(&id) {
             answers::cancel(job, &id, stamp);
         }
     }

@@ -170,7 +170,7 @@ impl State {
         }
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.let_go_of_empty();
-        job.holding.forget_released(job.acked_stamp);
+        job.allocation.forget_released(job.acked_stamp);
         job.note_whole();
         let owns = self.behaviour.collects_owned() && job.leftovers().next().is_some();
         let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty() && !owns;

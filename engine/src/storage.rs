@@ -6,7 +6,7 @@
 
 use model::{Event, GroupSpec, Incarnation, JobSpec, ObjectRef, Outcome, PodPhase, Stamp, Text, Timestamp};
 
-use crate::holds::Hold;
+use crate::blocked_by::BlockedBy;
 use crate::job::{Job, Pod};
 
 /// Time in milliseconds for which a pod may wait for its node.
@@ -53,7 +53,7 @@ impl Job {
             return false;
         };
         let group = spec.storage_group.as_ref().and_then(|name| spec.group(name));
-        let waits = |group| matches!(self.hold(spec, group), Some(Hold::NodeSought));
+        let waits = |group| matches!(self.blocked_by(spec, group), Some(BlockedBy::NodeSought));
         self.found_node().is_none() && group.is_some_and(waits)
     }
 

@@ -35,8 +35,8 @@ impl Job {
 
     /// Returns true if a queue, a coordinator or another system has not admitted the job.
     pub(crate) fn waits_for_admission(&self) -> bool {
-        let without_share = self.holding.gated && self.holding.share.is_empty();
-        without_share || self.hold_of_gate().is_some() || self.enqueued().is_some()
+        let without_share = self.allocation.gated && self.allocation.share.is_empty();
+        without_share || self.blocked_by_gate().is_some() || self.enqueued().is_some()
     }
 
     /// Starts the clock of a time limit that counts from the admission.

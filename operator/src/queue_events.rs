@@ -3,7 +3,7 @@
 //! A job is looked at before a turn and after it, so that one which is admitted at once is not reported as queued. Best effort, as all
 //! Events are. It must not decide. Tests: the scenarios of TrainingQueue.
 
-use engine::{Hold, Job};
+use engine::{BlockedBy, Job};
 use model::{JobKey, LossKind, Stamp};
 
 use crate::announce::fnv;
@@ -24,7 +24,7 @@ impl Standing {
     fn of(job: Option<&Job>) -> Self {
         let job = job.filter(|job| job.gate().is_none() && job.ending().is_none() && !job.phase.is_terminal());
         match job {
-            Some(job) if !job.holding.share.is_empty() => Self::Admitted,
+            Some(job) if !job.allocation.share.is_empty() => Self::Admitted,
             Some(job) if wait(job).is_some() && !is_at_hand(job) => Self::Waiting,
             _ => Self::Outside,
         }
@@ -33,14 +33,14 @@ impl Standing {
 
 /// Returns true if places were decided for a job whose object was not written yet: they are granted with the answer, if they are free.
 fn is_at_hand(job: &Job) -> bool {
-    job.holding.has_target && job.acked_stamp == Stamp::default()
+    job.allocation.has_target && job.acked_stamp == Stamp::default()
 }
 
 /// Returns the hold of a job that waits for places.
-fn wait(job: &Job) -> Option<Hold<'_>> {
+fn wait(job: &Job) -> Option<BlockedBy<'_>> {
     let spec = job.spec()?;
-    let mut holds = spec.groups.iter().filter_map(|group| job.hold(spec, group));
-    holds.find(|hold| matches!(hold, Hold::NoShare { .. }))
+    let mut blockers = spec.groups.iter().filter_map(|group| job.blocked_by(spec, group));
+    blockers.find(|blocker| matches!(blocker, BlockedBy::NoShare { .. }))
 }
 
 impl Operator {
@@ -60,20 +60,20 @@ impl Operator {
             if now == before {
                 continue;
             }
-            let salt = fnv(&job.holding.at.map(|at| at.0).unwrap_or_default().to_string());
-            let loss = job.holding.loss.as_ref().filter(|_| before == Standing::Admitted);
+            let salt = fnv(&job.allocation.at.map(|at| at.0).unwrap_or_default().to_string());
+            let loss = job.allocation.loss.as_ref().filter(|_| before == Standing::Admitted);
             let loss = loss.filter(|loss| matches!(loss.kind, LossKind::Preempted | LossKind::Reclaimed));
             let preempted = loss.and_then(|loss| Some((job.loss_words()?, loss.beneficiary.clone())));
             let reported = match now {
                 Standing::Waiting => {
-                    let reason = if job.holding.at.is_some() { "Requeued" } else { "Queued" };
-                    wait(&job).map(|hold| (reason, format!("{hold:#}")))
+                    let reason = if job.allocation.at.is_some() { "Requeued" } else { "Queued" };
+                    wait(&job).map(|blocker| (reason, format!("{blocker:#}")))
                 }
                 Standing::Admitted => match job.queue() {
-                    Some(queue) => Some(("Admitted", format!("admitted by queue {queue}: {}", job.holding.share))),
+                    Some(queue) => Some(("Admitted", format!("admitted by queue {queue}: {}", job.allocation.share))),
                     // Without a queue of its own a job that starts at once was not aware of any.
                     None if before == Standing::Outside => None,
-                    None => Some(("Admitted", format!("admitted: {}", job.holding.share))),
+                    None => Some(("Admitted", format!("admitted: {}", job.allocation.share))),
                 },
                 Standing::Outside => None,
             };

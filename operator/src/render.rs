@@ -43,7 +43,7 @@ impl Operator {
         };
         let job = self.state.jobs.live(key);
         let bound = |slot: &SlotId, body: Value| {
-            let node = job.and_then(|job| job.holding.share.node(slot));
+            let node = job.and_then(|job| job.allocation.share.node(slot));
             let queue = job.and_then(engine::Job::queue);
             let mut body = body;
             if let Some(node) = node {

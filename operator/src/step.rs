@@ -56,9 +56,9 @@ impl ShareStep {
         if let Some(why) = &change.why {
             return Some(Self::Lost { queue, kind: why.kind });
         }
-        let is_admitted = job.holding.share.is_empty() && !change.share.is_empty();
+        let is_admitted = job.allocation.share.is_empty() && !change.share.is_empty();
         let submitted = job.spec().and_then(|spec| spec.demand.as_ref()).map(|demand| demand.submitted);
-        let first = submitted.filter(|_| job.holding.at.is_none());
+        let first = submitted.filter(|_| job.allocation.at.is_none());
         let waited_ms = first.map(|submitted| now.0.saturating_sub(submitted.0));
         is_admitted.then_some(Self::Admitted { queue, waited_ms })
     }

@@ -48,7 +48,7 @@ impl Steering {
             tolerations::add(&mut template);
         }
         let is_suspended = job.spec().is_some_and(|spec| spec.suspended);
-        let nodes = job.holding.share.groups.get(WORKER_LOWER).map_or(&[][..], Vec::as_slice);
+        let nodes = job.allocation.share.groups.get(WORKER_LOWER).map_or(&[][..], Vec::as_slice);
         let mut names: Vec<&str> = nodes.iter().map(|node| &**node).collect();
         names.sort_unstable();
         names.dedup();
@@ -60,7 +60,7 @@ impl Steering {
             // A rule by labels could not be distinguished from one of the user's when the object is read again.
             demand::place(&mut template, &names, job.queue(), None);
         }
-        let suspend = is_suspended || job.is_halting() || (job.holding.gated && nodes.is_empty());
+        let suspend = is_suspended || job.is_halting() || (job.allocation.gated && nodes.is_empty());
         let group = job.spec().and_then(|spec| spec.group(WORKER_LOWER)).filter(|group| group.sizes.is_some());
         // The MPI operator deletes the workers of a suspended job below this number.
         let replicas = group.map(|group| match nodes.len() {

@@ -30,15 +30,15 @@ fn merged(object: &Value, patch: &Value) -> Value {
 /// The job of an object, as the queues see it, with these nodes.
 fn job(object: &Value, nodes: &[&str]) -> Job {
     let (_, mut job) = testing::job(&MpiJob, object);
-    job.holding.gated = true;
-    job.holding.charge = Some(Box::new(model::Charge {
+    job.allocation.gated = true;
+    job.allocation.charge = Some(Box::new(model::Charge {
         queue: Some("q".into()),
         gpus: [("worker".into(), 1)].into(),
         resource: "nvidia.com/gpu".into(),
     }));
     let nodes: Vec<Text> = nodes.iter().map(|node| Text::from(*node)).collect();
     if !nodes.is_empty() {
-        job.holding.share = Share { groups: [("worker".into(), nodes)].into() };
+        job.allocation.share = Share { groups: [("worker".into(), nodes)].into() };
     }
     job
 }

@@ -66,7 +66,7 @@ fn name(queue: &QueueState) -> &str {
 }
 
 fn since(state: &State, job: &JobKey) -> Option<Timestamp> {
-    state.job(job).and_then(|job| job.holding.at)
+    state.job(job).and_then(|job| job.allocation.at)
 }
 
 fn print(state: &State, queue: &QueueState) {

@@ -5,9 +5,9 @@
 use model::{Cause, CauseKind, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
 
 use super::reconcile;
+use crate::allocation::Allocation;
+use crate::blocked_by::{BlockedBy, SUSPENDED};
 use crate::classify::DecisionContext;
-use crate::holding::Holding;
-use crate::holds::{Hold, SUSPENDED};
 use crate::job::Job;
 use crate::words::{loss_words, unplaced_pod};
 
@@ -32,12 +32,12 @@ pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) 
 
 /// Halts a job whose share was taken away, or that did not come whole in time. `None` while it may go on.
 pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
-    let holding = &job.holding;
-    if !holding.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
+    let allocation = &job.allocation;
+    if !allocation.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
         return None;
     }
     let has_pods = job.has_unended_pods();
-    let cause = if !holding.share.is_empty() {
+    let cause = if !allocation.share.is_empty() {
         let is_over =
             || job.start_deadline(context.now, &context.node_view, context.config).is_some_and(|at| at <= context.now);
         if job.requests_otherwise(spec) {
@@ -47,13 +47,13 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
         } else {
             return None;
         }
-    } else if holding.at.is_none() {
+    } else if allocation.at.is_none() {
         // Pods that were there before anything was granted: the queues take them in.
         return None;
     } else {
-        (CauseKind::ShareLost(loss_kind(holding)), words(holding.loss.as_ref(), job))
+        (CauseKind::ShareLost(loss_kind(allocation)), words(allocation.loss.as_ref(), job))
     };
-    if !has_pods && holding.share.is_empty() {
+    if !has_pods && allocation.share.is_empty() {
         return wait(job, spec);
     }
     let (kind, message) = cause;
@@ -77,7 +77,7 @@ fn halt(job: &Job, kind: CauseKind, message: String) -> Vec<Event> {
     events
 }
 
-/// Has a job without pods show that it waits. Of one that does so already, what it waits for is shown with the other holds.
+/// Has a job without pods show that it waits. Of one that does so already, what it waits for is shown with what else blocks it.
 fn wait(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Suspended);
     let message = Text::from(awaited(job, spec).to_string());
@@ -85,12 +85,12 @@ fn wait(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
 }
 
 /// Returns what a job waits for that has neither a share nor an admission.
-fn awaited<'a>(job: &'a Job, spec: &'a JobSpec) -> Hold<'a> {
-    job.hold_of_gate().unwrap_or_else(|| job.no_share(spec))
+fn awaited<'a>(job: &'a Job, spec: &'a JobSpec) -> BlockedBy<'a> {
+    job.blocked_by_gate().unwrap_or_else(|| job.no_share(spec))
 }
 
-fn loss_kind(holding: &Holding) -> LossKind {
-    holding.loss.as_ref().map_or(LossKind::Preempted, |loss| loss.kind)
+fn loss_kind(allocation: &Allocation) -> LossKind {
+    allocation.loss.as_ref().map_or(LossKind::Preempted, |loss| loss.kind)
 }
 
 fn words(loss: Option<&ShareLoss>, job: &Job) -> String {
@@ -122,8 +122,8 @@ pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
     }
     if job.decision.as_ref().is_some_and(|decision| decision.cause().kind != CauseKind::Suspended) {
         let mut events = vec![Event::RestartCleared];
-        let hold = if spec.suspended { SUSPENDED.to_owned() } else { awaited(job, spec).to_string() };
-        reconcile::show(job, Phase::Pending, Text::from(hold), &mut events);
+        let message = if spec.suspended { SUSPENDED.to_owned() } else { awaited(job, spec).to_string() };
+        reconcile::show(job, Phase::Pending, Text::from(message), &mut events);
         return events;
     }
     let message = Text::from(SUSPENDED);

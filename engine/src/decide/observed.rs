@@ -37,20 +37,20 @@ pub(super) fn rules(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
 /// Shows whether the job waits, starts or runs. One that runs goes on running while its controller replaces a pod.
 fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let mut events = Vec::new();
-    let share = &job.holding.share;
-    if job.holding.gated && share.is_empty() {
+    let share = &job.allocation.share;
+    if job.allocation.gated && share.is_empty() {
         reconcile::show(job, Phase::Pending, Text::from(job.no_share(spec).to_string()), &mut events);
         return events;
     }
-    let is_granted = |slot: &&SlotId| !job.holding.gated || share.node(slot).is_some();
+    let is_granted = |slot: &&SlotId| !job.allocation.gated || share.node(slot).is_some();
     let active = |pod: &Pod| pod.fact.phase == PodPhase::Running && !pod.is_leaving();
     let slots = job.pods.values().filter(|pod| active(pod)).filter_map(|pod| pod.fact.slot.as_ref());
     let running = slots.filter(is_granted).collect::<BTreeSet<_>>().len();
     let replicas = spec.groups.iter().fold(0u32, |sum, group| sum.saturating_add(group.size_range().preferred));
-    let wanted = if job.holding.gated { share.len() } else { usize::try_from(replicas).unwrap_or(usize::MAX) };
+    let wanted = if job.allocation.gated { share.len() } else { usize::try_from(replicas).unwrap_or(usize::MAX) };
     if job.phase == Phase::Running || running >= wanted {
         let workers = spec.groups.first().and_then(|group| share.groups.get(&group.name)).map(Vec::len);
-        let workers = workers.filter(|_| job.holding.gated).unwrap_or(wanted);
+        let workers = workers.filter(|_| job.allocation.gated).unwrap_or(wanted);
         let runs = reconcile::with_trouble(job, format!("its number of workers is {workers}"));
         reconcile::show(job, Phase::Running, runs, &mut events);
     } else {
@@ -73,7 +73,7 @@ fn cleared(job: &Job, spec: &JobSpec) -> Vec<Event> {
 
 fn suspend(job: &Job, has_pods: bool) -> Vec<Event> {
     let mut events = Vec::new();
-    if has_pods || !job.holding.share.is_empty() {
+    if has_pods || !job.allocation.share.is_empty() {
         let cause = Cause { kind: CauseKind::Suspended, slots: Vec::new(), message: Text::from(SUSPENDED) };
         events.push(Event::Decided(Box::new(Decision::Halt { cause })));
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use model::{Event, JobSpec, ObjectRef, OwnedRef, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
 
+use crate::blocked_by::BlockedBy;
 use crate::classify::DecisionContext;
 use crate::group::Group;
-use crate::holds::Hold;
 use crate::job::{Job, Owned, Pod, Service};
 use crate::nodes::NodeTrouble;
 use crate::words::{creation_trouble, trouble};
@@ -79,7 +79,7 @@ pub(super) fn without_spec(job: &Job) -> Vec<Event> {
     let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued);
     let Some(missing) = job.missing().first().filter(|_| waits) else { return Vec::new() };
     let mut events = Vec::new();
-    show(job, Phase::Pending, Text::from(Hold::Missing(missing).to_string()), &mut events);
+    show(job, Phase::Pending, Text::from(BlockedBy::Missing(missing).to_string()), &mut events);
     events
 }
 
@@ -123,7 +123,7 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
     let (mut pods, mut services) = (Vec::new(), Vec::new());
     let passed = |until: Option<&Timestamp>| until.is_none_or(|until| *until <= context.now);
     let all_held = !passed(job.retry_at.as_ref());
-    let open = spec.groups.iter().filter(|group| job.hold(spec, group).is_none());
+    let open = spec.groups.iter().filter(|group| job.blocked_by(spec, group).is_none());
     for (name, group) in open.filter_map(|g| Some((&g.name, job.groups.get(&g.name)?))) {
         let id = |index: &u32| SlotId { group: name.clone(), index: *index };
         let next = |index: &u32| Some((id(index), group.slot(*index)?.incarnation.next()));
@@ -148,7 +148,7 @@ impl Job {
             return true;
         }
         let is_lost = |node: &Text| context.node_view.trouble(node, context.now) == Some(NodeTrouble::Lost);
-        self.holding.share.node(slot).is_some_and(|node| node.is_empty() || !is_lost(node))
+        self.allocation.share.node(slot).is_some_and(|node| node.is_empty() || !is_lost(node))
     }
 }
 
@@ -169,11 +169,11 @@ fn held(job: &Job, spec: &JobSpec) -> Option<(Phase, Text)> {
     if !job.phase.is_waiting() || job.has_lasting_pods() || lasting().next().is_none() {
         return None;
     }
-    let holds: Option<Vec<Hold<'_>>> = lasting().map(|group| job.hold(spec, group)).collect();
-    let hold = holds?.into_iter().next()?;
+    let blockers: Option<Vec<BlockedBy<'_>>> = lasting().map(|group| job.blocked_by(spec, group)).collect();
+    let blocker = blockers?.into_iter().next()?;
     let prepares = |name: &str| spec.group(name).is_some_and(|group| group.once);
-    let is_prepared = matches!(&hold, Hold::After(after) if prepares(&after.group));
-    Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, with_trouble(job, hold.to_string())))
+    let is_prepared = matches!(&blocker, BlockedBy::After(after) if prepares(&after.group));
+    Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, with_trouble(job, blocker.to_string())))
 }
 
 pub(super) fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<Event>) {

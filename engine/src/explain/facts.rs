@@ -83,7 +83,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
             }
             Err(_) if !spec.missing.is_empty() => {
                 let missing: Vec<String> =
-                    spec.missing.iter().map(|missing| crate::Hold::Missing(missing).to_string()).collect();
+                    spec.missing.iter().map(|missing| crate::BlockedBy::Missing(missing).to_string()).collect();
                 missing.join("; ")
             }
             Err(errors) => {

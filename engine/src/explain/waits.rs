@@ -41,20 +41,20 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
         out.push(format!("{} pods to be gone: {}", job.deleting_pods.len(), names.join(", ")));
     }
     if let Some(spec) = job.spec().filter(|_| !job.phase.is_terminal()) {
-        let words = |hold: crate::Hold<'_>| {
-            let waits = matches!(hold, crate::Hold::NoShare { .. });
+        let words = |blocker: crate::BlockedBy<'_>| {
+            let waits = matches!(blocker, crate::BlockedBy::NoShare { .. });
             let why = waits.then(|| crate::queues::report::why_waiting(state, key, state.at)).flatten();
             let lost = || job.loss_words().map_or_else(String::new, |loss| format!("{loss}; "));
-            why.map_or_else(|| hold.to_string(), |why| format!("{}{why}", lost()))
+            why.map_or_else(|| blocker.to_string(), |why| format!("{}{why}", lost()))
         };
-        let held = spec.groups.iter().filter_map(|group| job.hold(spec, group));
-        for hold in held.map(words) {
-            if !out.contains(&hold) {
-                out.push(hold);
+        let held = spec.groups.iter().filter_map(|group| job.blocked_by(spec, group));
+        for blocker in held.map(words) {
+            if !out.contains(&blocker) {
+                out.push(blocker);
             }
         }
     }
-    out.extend(job.missing().iter().map(|missing| crate::Hold::Missing(missing).to_string()));
+    out.extend(job.missing().iter().map(|missing| crate::BlockedBy::Missing(missing).to_string()));
     out.extend(backing_off(&job, state.at));
     for (object, attempt) in job.attempts.iter().filter(|(object, _)| !job.does_without(object)) {
         let when = attempt.retry_at.map_or_else(|| "after an edit of the spec".to_owned(), Timestamp::to_rfc3339);

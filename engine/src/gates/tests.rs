@@ -61,7 +61,7 @@ fn holds() -> GateFact {
 
 #[test]
 fn a_gate_is_open_while_it_admits_the_pods_that_are_asked_for() {
-    let is_open = |job: &Job| job.hold_of_gate().is_none();
+    let is_open = |job: &Job| job.blocked_by_gate().is_none();
     assert!(is_open(&job(0, Some(fact(true, holds())))));
     assert!(!is_open(&job(0, None)), "not created yet");
     assert!(!is_open(&job(0, Some(fact(false, holds())))));
@@ -80,7 +80,7 @@ fn a_cluster_without_the_type_has_no_gate() {
     let mut job = job(0, None);
     let last = Outcome::Refused { code: 404, message: "not served".into() };
     job.attempts.insert(ObjectRef::Owned(gate().object), Attempt { failures: 1, retry_at: None, last });
-    assert_eq!((job.gate(), job.hold_of_gate(), job.withdrawal()), (None, None, None));
+    assert_eq!((job.gate(), job.blocked_by_gate(), job.withdrawal()), (None, None, None));
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn what_pods_get_something_from_is_read_before_they_are_created() {
     let flavor = OwnedRef::new("kueue.x-k8s.io/v1beta1", "ResourceFlavor", "a100");
     let reads = GateFact { reads: vec![flavor.clone()], ..holds() };
     let mut job = job(0, Some(fact(true, reads)));
-    assert_eq!(job.hold_of_gate().unwrap().to_string(), "waiting until ResourceFlavor a100 is read");
+    assert_eq!(job.blocked_by_gate().unwrap().to_string(), "waiting until ResourceFlavor a100 is read");
     assert_eq!(job.withdrawal(), None, "pods that run stay");
     let read = OwnedFact { object: flavor.clone(), keep: Keep::Left, gate: None, ..fact(true, holds()) };
     job.owned.insert(flavor, Box::new(Owned { fact: Some(read), ..Owned::default() }));
-    assert_eq!((job.unread().count(), job.hold_of_gate()), (0, None));
+    assert_eq!((job.unread().count(), job.blocked_by_gate()), (0, None));
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn a_gate_that_is_asked_for_no_more_is_waited_for() {
     let mut job = job(0, Some(fact(true, holds())));
     let spec = JobSpec { groups: job.spec().unwrap().groups.clone(), ..JobSpec::default() };
     job.valid = Some(Arc::new(SpecFact::of(Ok(spec), Text::from("{}"))));
-    assert_eq!(job.hold_of_gate().unwrap().to_string(), "waiting until Workload j is deleted");
+    assert_eq!(job.blocked_by_gate().unwrap().to_string(), "waiting until Workload j is deleted");
     job.owned.clear();
-    assert_eq!(job.hold_of_gate(), None);
+    assert_eq!(job.blocked_by_gate(), None);
 }
 
 #[test]

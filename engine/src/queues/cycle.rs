@@ -15,9 +15,9 @@ use scheduler::scheduling::{
 use scheduler::{GpuMicros, GpuType, Micros};
 
 use super::Queues;
+use super::candidate::Candidate;
 use super::filter::{self, NodeFilter};
 use super::foreign::{self, Foreign};
-use super::holder::Holder;
 use super::queue_snapshots::QueueSnapshots;
 use super::speed_samples::Known;
 use crate::state::State;
@@ -91,7 +91,7 @@ pub(super) fn nodes(state: &State, now: Timestamp) -> (Vec<Node>, BTreeSet<Text>
 
 /// Returns the names and GPU types of the nodes that stand for those which the cluster may still add, where capacity does not count.
 pub(super) fn future_nodes(state: &State) -> impl Iterator<Item = (Text, GpuType)> {
-    let resources: BTreeSet<&Text> = state.queues.holders.values().map(|holder| &holder.resource).collect();
+    let resources: BTreeSet<&Text> = state.queues.candidates.values().map(|candidate| &candidate.resource).collect();
     let resources = resources.into_iter().filter(|_| state.config.ignores_capacity);
     resources.map(|resource| (future(resource), state.queues.gpu_type(resource)))
 }
@@ -122,7 +122,7 @@ struct Surroundings<'a> {
 pub(super) struct Request<'a> {
     pub(super) key: &'a JobKey,
     id: Text,
-    holder: &'a Holder,
+    candidate: &'a Candidate,
     /// Its slots, those held first.
     workers: Vec<&'a SlotId>,
     /// Nodes of the workers that it has.
@@ -144,39 +144,39 @@ impl<'a> Request<'a> {
     fn new(
         Surroundings { state, known, filter, closed, gpus }: &Surroundings<'_>,
         key: &'a JobKey,
-        holder: &'a Holder,
+        candidate: &'a Candidate,
         seen: Option<&Share>,
         now: Timestamp,
     ) -> Self {
         let queues = &state.queues;
-        let shape = filter.shape(holder).cloned().unwrap_or_default();
-        let before = decided(queues, key, holder, seen);
+        let shape = filter.shape(candidate).cloned().unwrap_or_default();
+        let before = decided(queues, key, candidate, seen);
         let takes = |node: &Text| !closed.contains(node) && shape.fits.as_ref().is_none_or(|fits| fits.contains(node));
-        let held = held(queues, key, holder, seen.unwrap_or(&holder.share), takes);
-        let workers = holder.workers(&held);
+        let held = held(queues, key, candidate, seen.unwrap_or(&candidate.share), takes);
+        let workers = candidate.workers(&held);
         let or_future = |node: Text| {
             let is_future = state.config.ignores_capacity && node.is_empty();
-            if is_future { future(&holder.resource) } else { node }
+            if is_future { future(&candidate.resource) } else { node }
         };
         let held: Vec<Text> = workers.iter().filter_map(|(_, node)| node.clone().map(or_future)).collect();
-        let all = u32::try_from(holder.slots.len()).unwrap_or(u32::MAX);
-        let gpu_type = queues.gpu_type(&holder.resource);
+        let all = u32::try_from(candidate.slots.len()).unwrap_or(u32::MAX);
+        let gpu_type = queues.gpu_type(&candidate.resource);
         // A table of speeds has an entry for each GPU. It ends at the GPUs of the cluster, or at those that the job holds if they are more.
-        let held_gpus = u32::try_from(held.len()).unwrap_or(u32::MAX).saturating_mul(holder.width);
-        let most = all.saturating_mul(holder.width).min((*gpus).max(held_gpus));
+        let held_gpus = u32::try_from(held.len()).unwrap_or(u32::MAX).saturating_mul(candidate.width);
+        let most = all.saturating_mul(candidate.width).min((*gpus).max(held_gpus));
         let speeds = Prior::default().speeds(&[gpu_type], most);
         Self {
             key,
             id: Text::from(key.to_string()),
-            holder,
+            candidate,
             workers: workers.into_iter().map(|(slot, _)| slot).collect(),
             held,
-            changed: holder.changed,
-            estimate: known.estimate(key, holder, gpu_type, speeds),
+            changed: candidate.changed,
+            estimate: known.estimate(key, candidate, gpu_type, speeds),
             before,
             fits: shape.fits,
             needs: shape.needs,
-            avoid: filter.avoided(holder, now),
+            avoid: filter.avoided(candidate, now),
         }
     }
 
@@ -186,8 +186,8 @@ impl<'a> Request<'a> {
 
     /// Returns its use of GPUs up to a time. Of a start or halt that is only forecast nothing but the time counts.
     fn usage(&self, now: Timestamp) -> Usage {
-        let is_as_seen = self.changed == self.holder.changed;
-        let used = if is_as_seen { self.holder.used(now) } else { self.holder.usage };
+        let is_as_seen = self.changed == self.candidate.changed;
+        let used = if is_as_seen { self.candidate.used(now) } else { self.candidate.usage };
         let changed = self.changed.map(micros);
         let since = used.since.map(micros).filter(|_| is_as_seen).or(changed);
         Usage {
@@ -195,7 +195,7 @@ impl<'a> Request<'a> {
             ran: Micros::from_millis(used.held_ms),
             spell: Micros::from_millis(used.spell_ms),
             first_start: used.first_start.map(micros),
-            since: since.unwrap_or_else(|| micros(self.holder.submitted)),
+            since: since.unwrap_or_else(|| micros(self.candidate.submitted)),
             changed,
         }
     }
@@ -205,12 +205,12 @@ impl<'a> Request<'a> {
         let held = u32::try_from(self.held.len()).unwrap_or(u32::MAX);
         Claim {
             id: &self.id,
-            queue: snapshots.place(self.key, self.holder),
+            queue: snapshots.place(self.key, self.candidate),
             sizes: self.sizes(held, all),
-            width: self.holder.width,
-            priority: self.holder.priority,
-            level: self.holder.level,
-            submitted: micros(self.holder.submitted),
+            width: self.candidate.width,
+            priority: self.candidate.priority,
+            level: self.candidate.level,
+            submitted: micros(self.candidate.submitted),
             usage: self.usage(now),
             estimate: &self.estimate,
             held: &self.held,
@@ -219,14 +219,14 @@ impl<'a> Request<'a> {
             avoid: &self.avoid,
             fits: self.fits.as_ref(),
             needs: &self.needs,
-            not_before: self.holder.start_after.map_or(Micros::ZERO, micros),
+            not_before: self.candidate.start_after.map_or(Micros::ZERO, micros),
         }
     }
 
     /// Returns the numbers of workers that it may be given. One that is edited to be larger keeps what it has until there is room for
     /// all of it.
     fn sizes(&self, held: u32, all: u32) -> Sizes {
-        let SizeRange { min, preferred, max, .. } = self.holder.sizes;
+        let SizeRange { min, preferred, max, .. } = self.candidate.sizes;
         if min < max {
             return Sizes { min, num: preferred, max };
         }
@@ -237,9 +237,9 @@ impl<'a> Request<'a> {
     fn share(&self, on: &[Text]) -> Share {
         let mut placed: BTreeMap<&SlotId, &Text> = self.workers.iter().copied().zip(on).collect();
         let mut share = Share::default();
-        for (slot, _) in &self.holder.slots {
+        for (slot, _) in &self.candidate.slots {
             if let Some(node) = placed.remove(slot) {
-                let is_future = *node == future(&self.holder.resource);
+                let is_future = *node == future(&self.candidate.resource);
                 let node = if is_future { Text::from("") } else { node.clone() };
                 share.groups.entry(slot.group.clone()).or_default().push(node);
             }
@@ -251,9 +251,9 @@ impl<'a> Request<'a> {
 /// Returns the places that a job holds and is to keep. A target that was not granted yet is decided again: it may have become
 /// impossible. A job whose pods go so that it gets its target holds the target until they are gone: else the next cycle would give
 /// the places to other jobs. It does not hold a target with a node that takes none of its pods any more (`takes`).
-fn held(queues: &Queues, key: &JobKey, holder: &Holder, share: &Share, takes: impl Fn(&Text) -> bool) -> Share {
+fn held(queues: &Queues, key: &JobKey, candidate: &Candidate, share: &Share, takes: impl Fn(&Text) -> bool) -> Share {
     let Some(target) = queues.targets.get(key) else { return share.clone() };
-    if share.is_empty() && holder.leaving {
+    if share.is_empty() && candidate.leaving {
         let is_open = target.share.cells().all(|(_, node)| node.is_empty() || takes(node));
         return if is_open { target.share.clone() } else { Share::default() };
     }
@@ -265,16 +265,16 @@ fn held(queues: &Queues, key: &JobKey, holder: &Holder, share: &Share, takes: im
 }
 
 /// Returns the places that a job shall hold as last decided, on the nodes on which its pods are seen.
-pub(super) fn decided(queues: &Queues, key: &JobKey, holder: &Holder, seen: Option<&Share>) -> Share {
+pub(super) fn decided(queues: &Queues, key: &JobKey, candidate: &Candidate, seen: Option<&Share>) -> Share {
     let Some(seen) = seen else {
-        return queues.targets.get(key).map_or_else(|| holder.share.clone(), |target| target.share.clone());
+        return queues.targets.get(key).map_or_else(|| candidate.share.clone(), |target| target.share.clone());
     };
     let Some(target) = queues.targets.get(key) else { return seen.clone() };
     let mut followed = target.share.clone();
     for (group, nodes) in &mut followed.groups {
         for (index, node) in (0u32..).zip(nodes) {
             let slot = SlotId { group: group.clone(), index };
-            if holder.share.node(&slot) == Some(node)
+            if candidate.share.node(&slot) == Some(node)
                 && let Some(actual) = seen.node(&slot)
             {
                 *node = actual.clone();
@@ -301,12 +301,13 @@ impl<'a> SchedulingCycle<'a> {
     pub(super) fn new(state: &'a State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Self {
         let filter = NodeFilter::new(state, now);
         let (mut nodes, closed) = nodes(state, now);
-        let holders = || state.queues.holders.iter();
+        let candidates = || state.queues.candidates.iter();
         let mut others = filter.others(state);
         let mut taken = filter.taken(state);
-        for (holder, slot, node) in holders().flat_map(|(_, h)| h.kept.iter().map(move |(slot, node)| (h, slot, node)))
+        for (candidate, slot, node) in
+            candidates().flat_map(|(_, h)| h.kept.iter().map(move |(slot, node)| (h, slot, node)))
         {
-            filter::add(&mut taken, node, &filter.needs(holder, &slot.group));
+            filter::add(&mut taken, node, &filter.needs(candidate, &slot.group));
         }
         for node in &mut nodes {
             node.others = others.remove(&node.name).unwrap_or_default();
@@ -314,18 +315,19 @@ impl<'a> SchedulingCycle<'a> {
         let known = Known::of(state);
         let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
         let around = Surroundings { state, known: &known, filter: &filter, closed: &closed, gpus };
-        let asking = holders().filter(|(_, holder)| holder.wants);
-        let requests = asking.map(|(key, holder)| Request::new(&around, key, holder, seen.get(key), now)).collect();
+        let asking = candidates().filter(|(_, candidate)| candidate.wants);
+        let requests =
+            asking.map(|(key, candidate)| Request::new(&around, key, candidate, seen.get(key), now)).collect();
         let snapshots = QueueSnapshots::new(state);
         let foreign = foreign::gpus(state).map(|(node, gpus)| Foreign::new(node, gpus));
-        let kept = holders().flat_map(|(key, holder)| Foreign::kept(&snapshots, key, holder));
+        let kept = candidates().flat_map(|(key, candidate)| Foreign::kept(&snapshots, key, candidate));
         let foreign = foreign.chain(kept).collect();
         Self { filter, nodes, closed, taken, snapshots, foreign, requests }
     }
 
     /// Returns that a job's queue does not select its namespace, in words; `None` where it does. `needs`: GPUs of the job.
     fn not_selected(&self, request: &Request<'_>, needs: u32) -> Option<String> {
-        let (queue, namespace) = (request.holder.queue(), &request.key.namespace);
+        let (queue, namespace) = (request.candidate.queue(), &request.key.namespace);
         let gpus = gpus_words(needs);
         let is_selected = self.snapshots.selects(queue, namespace);
         (!is_selected).then(|| format!("needs {gpus}; queue {queue} does not select namespace {namespace}"))
@@ -399,7 +401,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         if let Some(request) = by_id.get(&wait.id) {
             let refusal = match wait.reason {
                 scheduling::Reason::NeverNodes => {
-                    let why = cycle.filter.why_none(request.holder);
+                    let why = cycle.filter.why_none(request.candidate);
                     let none = why.map(|why| format!("no node can take a pod of it: {why}"));
                     none.or_else(|| cycle.never_together(request, &wait))
                 }
@@ -413,7 +415,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
                 | scheduling::Reason::Behind(_)
                 | scheduling::Reason::Policy => None,
             };
-            let queue = Text::from(request.holder.queue());
+            let queue = Text::from(request.candidate.queue());
             decided.pending.entry(queue).or_default().push((request.key.clone(), PendingJob { wait, refusal }));
         }
     }

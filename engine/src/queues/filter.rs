@@ -14,8 +14,8 @@ use kube_model::requirements::PODS;
 use kube_model::{Refusal, Traits, refuses};
 use model::{LabelRequirement, NodeFact, PodRequirements, Text, Timestamp};
 
+use super::candidate::Candidate;
 use super::cycle::future_nodes;
-use super::holder::Holder;
 use crate::state::State;
 use crate::words::amount_words;
 
@@ -57,7 +57,7 @@ impl<'a> NodeFilter<'a> {
         let is_there = |node: &&NodeFact| !node.gpus.is_empty() && !view.is_without_places(&node.name, now);
         let nodes: Vec<&NodeFact> = state.nodes.values().map(|node| &node.fact).filter(is_there).collect();
         let all: BTreeSet<&[(Text, Arc<PodRequirements>)]> =
-            state.queues.holders.values().map(|holder| holder.requirements.as_slice()).collect();
+            state.queues.candidates.values().map(|candidate| candidate.requirements.as_slice()).collect();
         let lists_all = nodes.iter().any(|node| node.allocatable.contains_key(PODS));
         let is_listed = |resource: &Text| lists_all || nodes.iter().any(|n| n.allocatable.contains_key(resource));
         let pods = || all.iter().flat_map(|shape| shape.iter()).map(|(_, pod)| &**pod);
@@ -84,26 +84,26 @@ impl<'a> NodeFilter<'a> {
     }
 
     /// Returns the shape of a job's workers; `None` where nothing is recorded of their requirements.
-    pub(super) fn shape(&self, holder: &Holder) -> Option<&Shape> {
-        self.shapes.get(holder.requirements.as_slice())
+    pub(super) fn shape(&self, candidate: &Candidate) -> Option<&Shape> {
+        self.shapes.get(candidate.requirements.as_slice())
     }
 
     /// Returns the nodes that are left out for a job because they refused one of its pods. Where the others could not hold its least number of
     /// workers, none is: it is tried there again after its back-off.
-    pub(super) fn avoided(&self, holder: &Holder, now: Timestamp) -> Vec<Text> {
-        let is_refused = |node: &Text| holder.refused.get(node).is_some_and(|until| *until > now);
-        if !holder.refused.values().any(|until| *until > now) {
+    pub(super) fn avoided(&self, candidate: &Candidate, now: Timestamp) -> Vec<Text> {
+        let is_refused = |node: &Text| candidate.refused.get(node).is_some_and(|until| *until > now);
+        if !candidate.refused.values().any(|until| *until > now) {
             return Vec::new();
         }
-        let fits = self.shape(holder).and_then(|shape| shape.fits.as_ref());
+        let fits = self.shape(candidate).and_then(|shape| shape.fits.as_ref());
         let is_left = |node: &&&NodeFact| fits.is_none_or(|fits| fits.contains(&node.name)) && !is_refused(&node.name);
         let workers = |node: &&NodeFact| {
-            let gpus = node.gpus.get(&holder.resource).copied().unwrap_or_default();
-            gpus.checked_div(holder.width).unwrap_or_default()
+            let gpus = node.gpus.get(&candidate.resource).copied().unwrap_or_default();
+            gpus.checked_div(candidate.width).unwrap_or_default()
         };
         let room = self.nodes.iter().filter(is_left).map(workers).fold(0, u32::saturating_add);
-        let refused = holder.refused.keys().filter(|node| is_refused(node));
-        if room >= holder.sizes.min { refused.cloned().collect() } else { Vec::new() }
+        let refused = candidate.refused.keys().filter(|node| is_refused(node));
+        if room >= candidate.sizes.min { refused.cloned().collect() } else { Vec::new() }
     }
 
     /// Returns the amounts that a node has besides GPUs, in the order of the judged resources; `u64::MAX` of one that has no end there.
@@ -122,8 +122,8 @@ impl<'a> NodeFilter<'a> {
     }
 
     /// Returns the amounts that a pod of one of a job's groups needs; none where nothing is recorded of them.
-    pub(super) fn needs(&self, holder: &Holder, group: &Text) -> Vec<u64> {
-        let pod = holder.requirements.iter().find(|(name, _)| name == group);
+    pub(super) fn needs(&self, candidate: &Candidate, group: &Text) -> Vec<u64> {
+        let pod = candidate.requirements.iter().find(|(name, _)| name == group);
         pod.map(|(_, pod)| self.needs_of(pod)).unwrap_or_default()
     }
 
@@ -179,14 +179,14 @@ impl<'a> NodeFilter<'a> {
 
     /// Returns how many nodes there are and why none of them could take a worker of a job, the most frequent reason first: `0 of 12 nodes: 8
     /// node(s) had untolerated taint {team: x}, 4 cpu 8 > 4`. `None` where one could.
-    pub(super) fn why_none(&self, holder: &Holder) -> Option<String> {
-        if self.shape(holder)?.fits.as_ref().is_none_or(|fits| !fits.is_empty()) {
+    pub(super) fn why_none(&self, candidate: &Candidate) -> Option<String> {
+        if self.shape(candidate)?.fits.as_ref().is_none_or(|fits| !fits.is_empty()) {
             return None;
         }
         let mut reasons: BTreeMap<String, u32> = BTreeMap::new();
         for node in &self.nodes {
-            let refusal = holder.requirements.iter().find_map(|(_, pod)| Some((self.refusal(node, pod)?, pod)));
-            let needs = self.shape(holder).map_or(&[][..], |shape| &shape.needs);
+            let refusal = candidate.requirements.iter().find_map(|(_, pod)| Some((self.refusal(node, pod)?, pod)));
+            let needs = self.shape(candidate).map_or(&[][..], |shape| &shape.needs);
             let short = || {
                 let has = self.resources.iter().zip(needs).find(|(resource, need)| room_of(node, resource) < **need);
                 has.map(|(resource, need)| {

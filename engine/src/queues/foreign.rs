@@ -8,7 +8,7 @@ use model::{JobKey, Text};
 use scheduler::Micros;
 use scheduler::scheduling::{Claim, Fixed, Sizes, SpeedEstimate, Usage};
 
-use super::holder::Holder;
+use super::candidate::Candidate;
 use super::queue_snapshots::QueueSnapshots;
 use crate::state::State;
 
@@ -41,15 +41,15 @@ impl Foreign {
     pub(super) fn kept<'a>(
         snapshots: &QueueSnapshots,
         key: &'a JobKey,
-        holder: &'a Holder,
+        candidate: &'a Candidate,
     ) -> impl Iterator<Item = Self> + use<'a> {
         let mut groups: BTreeMap<&Text, (u32, Vec<Text>)> = BTreeMap::new();
-        for (slot, node) in &holder.kept {
+        for (slot, node) in &candidate.kept {
             let (width, on) = groups.entry(&slot.group).or_default();
-            *width = holder.charged(slot).max(1);
+            *width = candidate.charged(slot).max(1);
             on.push(node.clone());
         }
-        let queue = snapshots.charged(holder);
+        let queue = snapshots.charged(candidate);
         groups.into_iter().map(move |(group, (width, on))| {
             let id = Text::from(format!("pods of {group} that {key} keeps"));
             Self { id, queue, width, on, estimate: SpeedEstimate::default() }

@@ -9,9 +9,9 @@ use model::{JobKey, LossKind, Share, ShareChange, ShareLoss, ShareTarget, SlotId
 use scheduler::GpuType;
 use scheduler::scheduling::{Pools, ResourceUsage};
 
+use super::candidate::Candidate;
 use super::filter::{self, NodeFilter};
 use super::foreign;
-use super::holder::Holder;
 use super::queue_snapshots::QueueSnapshots;
 use super::{adopted, cycle};
 use crate::state::State;
@@ -21,21 +21,21 @@ use crate::state::State;
 pub(super) fn seen(state: &State) -> BTreeMap<JobKey, Share> {
     let view = state.node_view();
     let mut all = BTreeMap::new();
-    for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants) {
-        let mut share = if holder.found { found(holder) } else { holder.share.clone() };
+    for (key, candidate) in state.queues.candidates.iter().filter(|(_, candidate)| candidate.wants) {
+        let mut share = if candidate.found { found(candidate) } else { candidate.share.clone() };
         for (group, nodes) in &mut share.groups {
             let bound_to = |index| {
                 let slot = SlotId { group: group.clone(), index };
-                holder.bound.get(&slot).filter(|node| !view.is_without_places(node, state.at))
+                candidate.bound.get(&slot).filter(|node| !view.is_without_places(node, state.at))
             };
             let bound: Vec<Option<&Text>> = (0u32..).zip(nodes.iter()).map(|(index, _)| bound_to(index)).collect();
-            *nodes = if holder.interchanges {
+            *nodes = if candidate.interchanges {
                 interchanged(nodes, &bound)
             } else {
                 nodes.iter().zip(bound).map(|(own, actual)| actual.unwrap_or(own).clone()).collect()
             };
         }
-        if share != holder.share {
+        if share != candidate.share {
             all.insert(key.clone(), share);
         }
     }
@@ -71,10 +71,10 @@ fn interchanged(granted: &[Text], bound: &[Option<&Text>]) -> Vec<Text> {
 }
 
 /// A place for each slot, on nodes that are not known. A job whose size may be chosen has the size of its pods.
-fn found(holder: &Holder) -> Share {
+fn found(candidate: &Candidate) -> Share {
     let mut share = Share::default();
-    let is_fixed = holder.sizes.min == holder.sizes.max;
-    for (slot, _) in holder.slots.iter().filter(|(slot, _)| is_fixed || holder.bound.contains_key(slot)) {
+    let is_fixed = candidate.sizes.min == candidate.sizes.max;
+    for (slot, _) in candidate.slots.iter().filter(|(slot, _)| is_fixed || candidate.bound.contains_key(slot)) {
         share.groups.entry(slot.group.clone()).or_default().push(Text::from(""));
     }
     share
@@ -84,8 +84,8 @@ fn found(holder: &Holder) -> Share {
 pub(super) fn followed(state: &State, seen: &BTreeMap<JobKey, Share>) -> TargetUpdate {
     let mut targets = Vec::new();
     for (key, share) in seen {
-        if let (Some(target), Some(holder)) = (state.queues.targets.get(key), state.queues.holders.get(key)) {
-            let followed = cycle::decided(&state.queues, key, holder, Some(share));
+        if let (Some(target), Some(candidate)) = (state.queues.targets.get(key), state.queues.candidates.get(key)) {
+            let followed = cycle::decided(&state.queues, key, candidate, Some(share));
             if followed != target.share {
                 targets.push((key.clone(), ShareTarget { share: followed, why: target.why.clone() }));
             }
@@ -142,12 +142,12 @@ impl<'a> Room<'a> {
         for (node, amounts) in room.filter.taken(state) {
             filter::take(&mut room.others, &node, &amounts);
         }
-        for (_, holder) in state.queues.holders.iter().filter(|(key, _)| !left_out.contains(*key)) {
-            let gpu_type = state.queues.gpu_type(&holder.resource);
-            for (slot, nodes) in &holder.places {
-                let gpus = holder.charged(slot);
-                room.take_quota(holder, gpu_type, gpus);
-                let needs = room.filter.needs(holder, &slot.group);
+        for (_, candidate) in state.queues.candidates.iter().filter(|(key, _)| !left_out.contains(*key)) {
+            let gpu_type = state.queues.gpu_type(&candidate.resource);
+            for (slot, nodes) in &candidate.places {
+                let gpus = candidate.charged(slot);
+                room.take_quota(candidate, gpu_type, gpus);
+                let needs = room.filter.needs(candidate, &slot.group);
                 for node in nodes {
                     room.take_node(node, gpus);
                     filter::take(&mut room.others, node, &needs);
@@ -157,8 +157,8 @@ impl<'a> Room<'a> {
         room
     }
 
-    fn take_quota(&mut self, holder: &Holder, gpu_type: GpuType, gpus: u32) {
-        if let Some(queue) = self.snapshots.charged(holder) {
+    fn take_quota(&mut self, candidate: &Candidate, gpu_type: GpuType, gpus: u32) {
+        if let Some(queue) = self.snapshots.charged(candidate) {
             self.usage.charge(queue, gpu_type, gpus);
         }
     }
@@ -171,29 +171,29 @@ impl<'a> Room<'a> {
 
     /// Takes the difference between what counts for a job and a target, and returns whether there is room for it. A job that finds none
     /// takes all that there is.
-    pub(super) fn take(&mut self, key: &JobKey, holder: &Holder, gpu_type: GpuType, target: &Share) -> Fit {
+    pub(super) fn take(&mut self, key: &JobKey, candidate: &Candidate, gpu_type: GpuType, target: &Share) -> Fit {
         let mut on: BTreeMap<&Text, u32> = BTreeMap::new();
         let mut quota: u32 = 0;
         let mut has_others = true;
         for (slot, node) in target.cells() {
-            let gpus = holder.gpus(&slot);
-            let counted = holder.places.get(&slot);
+            let gpus = candidate.gpus(&slot);
+            let counted = candidate.places.get(&slot);
             if counted.is_none() {
                 quota = quota.saturating_add(gpus);
             }
             if counted.is_none_or(|nodes| !nodes.contains(node)) {
                 let sum = on.entry(node).or_default();
                 *sum = sum.saturating_add(gpus);
-                let needs = self.filter.needs(holder, &slot.group);
+                let needs = self.filter.needs(candidate, &slot.group);
                 let left = self.others.get(node).map_or(&[][..], Vec::as_slice);
                 has_others &= left.iter().zip(&needs).all(|(left, need)| left >= need);
                 filter::take(&mut self.others, node, &needs);
             }
         }
-        let queue = self.snapshots.place(key, holder);
+        let queue = self.snapshots.place(key, candidate);
         let in_quota = queue.is_some_and(|queue| self.usage.left(queue, gpu_type) >= quota);
         // A node may have left the queue's selection, or have been closed, since the target was decided.
-        let fits = self.filter.shape(holder).and_then(|shape| shape.fits.as_ref());
+        let fits = self.filter.shape(candidate).and_then(|shape| shape.fits.as_ref());
         let fits = |node: &Text| node.is_empty() || fits.is_none_or(|fits| fits.contains(node));
         let fits = |node: &Text| fits(node) && !self.closed.contains(node);
         let is_open = |node: &Text| fits(node) && queue.is_some_and(|queue| self.snapshots.takes(queue, node));
@@ -202,7 +202,7 @@ impl<'a> Room<'a> {
             in_amounts: in_quota && on.iter().all(has_room),
             on_nodes: has_others && on.keys().all(|node| self.nodes.contains_key(*node) && is_open(node)),
         };
-        self.take_quota(holder, gpu_type, quota);
+        self.take_quota(candidate, gpu_type, quota);
         for (node, gpus) in on {
             self.take_node(node, gpus);
         }
@@ -214,37 +214,37 @@ impl<'a> Room<'a> {
 pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timestamp) -> Vec<(JobKey, ShareChange)> {
     let queues = &state.queues;
     let mut changes: BTreeMap<JobKey, ShareChange> = BTreeMap::new();
-    let mut grows: Vec<(&JobKey, &Holder, &ShareTarget)> = Vec::new();
+    let mut grows: Vec<(&JobKey, &Candidate, &ShareTarget)> = Vec::new();
     let nothing = ShareTarget { share: Share::default(), why: Some(ShareLoss::of(LossKind::Resized)) };
     // The kind of loss whose message says that the nodes have no room.
     let no_room = ShareTarget { share: Share::default(), why: Some(ShareLoss::of(LossKind::NodesLost)) };
     let unfit = adopted::without_room(state, now);
-    for (key, holder) in queues.holders.iter().filter(|(_, holder)| holder.wants || holder.is_idle()) {
-        let share = seen.get(key).unwrap_or(&holder.share);
-        let target = match (holder.is_idle(), unfit.contains(key)) {
+    for (key, candidate) in queues.candidates.iter().filter(|(_, candidate)| candidate.wants || candidate.is_idle()) {
+        let share = seen.get(key).unwrap_or(&candidate.share);
+        let target = match (candidate.is_idle(), unfit.contains(key)) {
             (true, _) => Some(&nothing),
             (false, true) => Some(&no_room),
             (false, false) => queues.targets.get(key),
         };
         let target = target.filter(|target| target.share != *share);
         let job = state.jobs.live(key);
-        let is_told = job.is_some_and(|job| job.holding.has_target == target.is_some());
+        let is_told = job.is_some_and(|job| job.allocation.has_target == target.is_some());
         let mut change = ShareChange { share: share.clone(), target: target.map(|t| t.share.clone()), why: None };
         if let Some(target) = target
             && (unfit.contains(key) || job.is_some_and(|job| job.is_fenced(state.stamp.term)))
         {
-            if let Some((kept, why)) = taken_away(state, holder, share, target, now) {
+            if let Some((kept, why)) = taken_away(state, candidate, share, target, now) {
                 change.share = kept;
                 change.why = Some(ShareLoss { job: Some(cycle::named(key)), ..why });
             }
             if change.share != target.share {
-                grows.push((key, holder, target));
+                grows.push((key, candidate, target));
             }
         }
         if change.share == target.map_or(&change.share, |target| &target.share).clone() {
             change.target = None;
         }
-        if change.share != holder.share || !is_told {
+        if change.share != candidate.share || !is_told {
             changes.insert(key.clone(), change);
         }
     }
@@ -252,19 +252,19 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
     if is_quiet || grows.is_empty() {
         return changes.into_iter().collect();
     }
-    grows.sort_by_key(|(key, holder, _)| holder.order(key));
+    grows.sort_by_key(|(key, candidate, _)| candidate.order(key));
     let mut room = Room::new(state, now, &BTreeSet::new());
-    for (key, holder, target) in grows {
-        let fit = room.take(key, holder, queues.gpu_type(&holder.resource), &target.share);
+    for (key, candidate, target) in grows {
+        let fit = room.take(key, candidate, queues.gpu_type(&candidate.resource), &target.share);
         if !(fit.in_amounts && fit.on_nodes) {
             continue;
         }
-        let share = changes.get(key).map_or(&holder.share, |change| &change.share);
+        let share = changes.get(key).map_or(&candidate.share, |change| &change.share);
         let change = if share.is_empty() {
             // Pods of the share before must be gone, and creations resolved, before the job starts again.
-            let is_free = !holder.leaving && holder.share.is_empty();
+            let is_free = !candidate.leaving && candidate.share.is_empty();
             is_free.then(|| granted(target))
-        } else if holder.restarts_to_resize() && share.len() < target.share.len() {
+        } else if candidate.restarts_to_resize() && share.len() < target.share.len() {
             Some(ShareChange {
                 share: Share::default(),
                 target: Some(target.share.clone()),
@@ -286,7 +286,7 @@ fn granted(target: &ShareTarget) -> ShareChange {
 /// Returns what is left of a share on the way to a target, with the reason, where places are taken away.
 fn taken_away(
     state: &State,
-    holder: &Holder,
+    candidate: &Candidate,
     share: &Share,
     target: &ShareTarget,
     now: Timestamp,
@@ -309,7 +309,7 @@ fn taken_away(
     if gone.is_empty() {
         return None;
     }
-    if holder.restarts_to_resize() {
+    if candidate.restarts_to_resize() {
         return Some((Share::default(), resized(target)));
     }
     let mut kept = Share::default();

@@ -19,15 +19,15 @@ pub(super) fn of(job: &Job) -> Option<(Charge, Places)> {
         return None;
     }
     let pods = job.pods.values().filter(|pod| !pod.fact.is_finished());
-    let holding: Vec<_> = pods.filter_map(|pod| Some((&pod.fact, pod.fact.holds.as_deref()?))).collect();
-    let resource = holding.iter().find_map(|(_, holds)| holds.gpus.keys().next())?.clone();
+    let allocation: Vec<_> = pods.filter_map(|pod| Some((&pod.fact, pod.fact.holds.as_deref()?))).collect();
+    let resource = allocation.iter().find_map(|(_, holds)| holds.gpus.keys().next())?.clone();
     let mut charge = Charge {
-        queue: holding.iter().find_map(|(_, holds)| holds.queue.clone()),
+        queue: allocation.iter().find_map(|(_, holds)| holds.queue.clone()),
         gpus: BTreeMap::new(),
         resource: resource.clone(),
     };
     let mut places = Places::new();
-    for (pod, holds) in holding {
+    for (pod, holds) in allocation {
         let slot = SlotId { group: pod.uid.0.clone(), index: 0 };
         charge.gpus.insert(slot.group.clone(), gpus(holds, &resource));
         // A pod without a node counts in its queue alone.

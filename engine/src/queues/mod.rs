@@ -2,7 +2,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`holder`] | the part of a job that queues decide by |
+//! | [`candidate`] | the part of a job that queues decide by |
 //! | [`leftovers`] | pods whose job is not known, which count by what they request |
 //! | [`speed_samples`] | speeds that jobs report, and what follows for others of their category |
 //! | [`coordinator`] | enqueued jobs, which wait for no other object |
@@ -24,6 +24,7 @@
 //! of `simulator` after every call.
 
 mod adopted;
+mod candidate;
 mod classes;
 pub(crate) mod coordinator;
 mod cycle;
@@ -31,7 +32,6 @@ mod filter;
 pub mod forecast;
 mod foreign;
 mod grant;
-mod holder;
 mod leftovers;
 mod namespaces;
 mod queue_snapshots;
@@ -46,9 +46,9 @@ use model::{
 use scheduler::MemoryChange;
 use scheduler::scheduling::History;
 
+use self::candidate::Candidate;
 pub use self::classes::Classes;
 use self::coordinator::Coordinator;
-use self::holder::Holder;
 pub use self::queue_snapshots::{QueueSnapshots, ROOT_POLICY};
 use self::speed_samples::Learning;
 use crate::job::Job;
@@ -76,7 +76,7 @@ pub struct Queues {
     /// Objects that are queues, by name.
     pub(crate) objects: BTreeMap<Text, (JobKey, Box<QueueSpec>)>,
     /// Jobs that hold places or ask for some.
-    pub(crate) holders: BTreeMap<JobKey, Holder>,
+    pub(crate) candidates: BTreeMap<JobKey, Candidate>,
     pub(crate) learning: Learning,
     pub(crate) trigger: CycleTrigger,
     /// Enqueued jobs.
@@ -120,27 +120,27 @@ impl Queues {
         let news = self.learning.note(key, job, |queue| objects.contains_key(queue));
         self.trigger.cycle |= news.speeds;
         self.trigger.grants |= news.sample;
-        let new = job.and_then(|job| Holder::of(key, job, &self.classes));
+        let new = job.and_then(|job| Candidate::of(key, job, &self.classes));
         self.coordinator.note(key, job);
-        let wants = new.as_ref().is_some_and(|holder| holder.wants);
+        let wants = new.as_ref().is_some_and(|candidate| candidate.wants);
         match self.targets.get(key) {
-            Some(target) if !wants || job.is_some_and(|job| job.holding.share == target.share) => {
+            Some(target) if !wants || job.is_some_and(|job| job.allocation.share == target.share) => {
                 self.targets.remove(key);
             }
             Some(_) | None => {}
         }
-        if self.holders.get(key) == new.as_ref() {
+        if self.candidates.get(key) == new.as_ref() {
             return;
         }
         self.trigger.grants = true;
-        self.trigger.cycle |= match (self.holders.get(key), &new) {
+        self.trigger.cycle |= match (self.candidates.get(key), &new) {
             (Some(old), Some(new)) => !old.asks_alike(new),
             (None, None) => false,
             (Some(_), None) | (None, Some(_)) => true,
         };
         match new {
-            Some(new) => self.holders.insert(key.clone(), new),
-            None => self.holders.remove(key),
+            Some(new) => self.candidates.insert(key.clone(), new),
+            None => self.candidates.remove(key),
         };
     }
 
@@ -170,7 +170,7 @@ impl Queues {
             .values()
             .map(|(_, spec)| spec.round_ms)
             .min()
-            .filter(|_| self.holders.len() > MAX_JOBS_FOR_IMMEDIATE_CYCLE);
+            .filter(|_| self.candidates.len() > MAX_JOBS_FOR_IMMEDIATE_CYCLE);
         self.trigger.last_cycle.zip(interval).map_or_else(Timestamp::default, |(last, interval)| last.plus_ms(interval))
     }
 
@@ -189,15 +189,16 @@ impl Queues {
 
     /// Returns the jobs whose shares have places on a node, with or without pods there.
     pub(crate) fn jobs_with_places_on(&self, node: &Text) -> impl Iterator<Item = &JobKey> {
-        let has_place = move |holder: &Holder| holder.share.groups.values().flatten().any(|place| place == node);
-        self.holders.iter().filter(move |(_, holder)| has_place(holder)).map(|(key, _)| key)
+        let has_place =
+            move |candidate: &Candidate| candidate.share.groups.values().flatten().any(|place| place == node);
+        self.candidates.iter().filter(move |(_, candidate)| has_place(candidate)).map(|(key, _)| key)
     }
 
     /// Returns the job of a name, `namespace/name`, that holds or wants places.
     pub fn job_named(&self, name: &str) -> Option<&JobKey> {
         let (namespace, name) = name.split_once('/')?;
         let named = |key: &&JobKey| &*key.namespace == namespace && &*key.name == name;
-        self.holders.keys().filter(named).max_by_key(|key| self.targets.contains_key(*key))
+        self.candidates.keys().filter(named).max_by_key(|key| self.targets.contains_key(*key))
     }
 
     /// Triggers a cycle, because nodes changed. `at`: the time at which they count as changed.
@@ -226,7 +227,7 @@ impl Queues {
 
     /// Returns true if there is neither a job to decide on nor a queue to report about.
     fn is_idle(&self) -> bool {
-        self.holders.is_empty() && self.objects.is_empty()
+        self.candidates.is_empty() && self.objects.is_empty()
     }
 
     fn wake_at(&mut self, at: Option<Timestamp>) {
@@ -297,7 +298,7 @@ impl State {
     /// job that another system admits has that gate alone, and so has one whose pods another scheduler starts together, unless it
     /// names a queue.
     pub(crate) fn is_gated(&self, job: &Job) -> bool {
-        let Some(spec) = job.spec() else { return job.holding.gated };
+        let Some(spec) = job.spec() else { return job.allocation.gated };
         let Some(demand) = spec.demand.as_ref().filter(|_| job.gate().is_none()) else { return false };
         let mut groups = spec.gpu_groups().filter(|(group, _)| group.replicas > 0).peekable();
         let has_gpus = groups.peek().is_some();
@@ -308,7 +309,7 @@ impl State {
 
     /// Brings the gates in step with what nodes offer. Returns the jobs that changed.
     pub(crate) fn refresh_gates(&mut self) -> Vec<JobKey> {
-        let differs = |(key, job): (&JobKey, &Job)| (self.is_gated(job) != job.holding.gated).then(|| key.clone());
+        let differs = |(key, job): (&JobKey, &Job)| (self.is_gated(job) != job.allocation.gated).then(|| key.clone());
         let changed: Vec<JobKey> = self.jobs.live_from(None).filter_map(differs).collect();
         for key in &changed {
             self.refresh_gate(key);
@@ -319,7 +320,7 @@ impl State {
     pub(crate) fn refresh_gate(&mut self, key: &JobKey) {
         let gated = self.jobs.live(key).map(|job| self.is_gated(job));
         if let Some((gated, job)) = gated.zip(self.jobs.get_mut(key)) {
-            job.holding.gated = gated;
+            job.allocation.gated = gated;
         }
     }
 
@@ -382,7 +383,7 @@ impl State {
 
     fn apply_targets(&mut self, update: &TargetUpdate) {
         for (key, target) in &update.targets {
-            let share = self.jobs.live(key).map(|job| &job.holding.share);
+            let share = self.jobs.live(key).map(|job| &job.allocation.share);
             if share.is_none_or(|share| *share == target.share) {
                 self.queues.targets.remove(key);
             } else {
@@ -419,8 +420,9 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         pending = Some(decided.pending);
         let quiet_until = state.queues.trigger.quiet_until.filter(|until| *until > now);
         state.queues.wake_at(quiet_until);
-        let waiting = state.queues.holders.values().filter(|holder| holder.wants && holder.share.is_empty());
-        let ends = waiting.flat_map(|holder| holder.refused.values()).filter(|until| **until > now);
+        let waiting =
+            state.queues.candidates.values().filter(|candidate| candidate.wants && candidate.share.is_empty());
+        let ends = waiting.flat_map(|candidate| candidate.refused.values()).filter(|until| **until > now);
         let refused_until = ends.min().copied();
         state.queues.wake_at(refused_until);
         // The decision replaces earlier targets.

@@ -11,8 +11,8 @@ use scheduler::scheduling::{self, QueueSnapshot};
 use scheduler::{GpuType, Micros};
 
 use super::ROOT;
+use super::candidate::Candidate;
 use super::cycle::future_nodes;
-use super::holder::Holder;
 use crate::state::State;
 
 /// Policy of the root queue.
@@ -138,15 +138,15 @@ impl QueueSnapshots {
 
     /// Returns the place of a job's queue; `None` when there is no such queue, or it does not select the job's namespace. A job that
     /// was admitted stays so, whatever becomes of its namespace.
-    pub(super) fn place(&self, key: &JobKey, holder: &Holder) -> Option<usize> {
-        let is_admitted = !holder.share.is_empty() || self.decided.contains(key);
-        let may_use = is_admitted || self.selects(holder.queue(), &key.namespace);
-        may_use.then(|| self.charged(holder))?
+    pub(super) fn place(&self, key: &JobKey, candidate: &Candidate) -> Option<usize> {
+        let is_admitted = !candidate.share.is_empty() || self.decided.contains(key);
+        let may_use = is_admitted || self.selects(candidate.queue(), &key.namespace);
+        may_use.then(|| self.charged(candidate))?
     }
 
     /// Returns the place of the queue that a job's places count for; `None` when there is no such queue.
-    pub(super) fn charged(&self, holder: &Holder) -> Option<usize> {
-        self.place_of(holder.queue())
+    pub(super) fn charged(&self, candidate: &Candidate) -> Option<usize> {
+        self.place_of(candidate.queue())
     }
 
     /// Returns the place of a queue; `None` when there is no such queue.

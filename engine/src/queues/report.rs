@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{JobKey, QueueReport, QueueSpec, QuotaSpec, Share, ShareChange, Text, Timestamp, WaitingJob};
 use scheduler::scheduling::Reason;
 
+use super::candidate::Candidate;
 use super::cycle::{self, PendingJob, PendingJobs};
 use super::forecast::{self, Start, Starts};
 use super::grant;
-use super::holder::Holder;
 use crate::state::State;
 
 /// Jobs that wait which a report names.
@@ -63,32 +63,32 @@ impl Counts {
 
 /// Returns the figures of every queue that has an object or jobs, by name, in one walk over the jobs that hold or want places.
 pub fn counts(state: &State) -> BTreeMap<Text, Counts> {
-    counts_by(state, |holder| Text::from(holder.queue()))
+    counts_by(state, |candidate| Text::from(candidate.queue()))
 }
 
 /// Returns the figures of the root queue and of every queue that has an object, by name. Jobs of queues that do not exist count as
 /// [`MISSING`]: users write these names, any number of them.
 pub fn bounded_counts(state: &State) -> BTreeMap<Text, Counts> {
     let exists = |name: &str| name.is_empty() || state.queues.objects.contains_key(name);
-    counts_by(state, |holder| Text::from(if exists(holder.queue()) { holder.queue() } else { MISSING }))
+    counts_by(state, |candidate| Text::from(if exists(candidate.queue()) { candidate.queue() } else { MISSING }))
 }
 
-fn counts_by(state: &State, name: impl Fn(&Holder) -> Text) -> BTreeMap<Text, Counts> {
+fn counts_by(state: &State, name: impl Fn(&Candidate) -> Text) -> BTreeMap<Text, Counts> {
     let queues = &state.queues;
     let own = |(name, (_, spec)): (&Text, &(JobKey, Box<QueueSpec>))| {
         (name.clone(), Counts { quota: spec.quota.clone(), ..Counts::default() })
     };
     let mut all: BTreeMap<Text, Counts> = queues.objects.iter().map(own).collect();
-    for holder in queues.holders.values() {
-        let counts = all.entry(name(holder)).or_default();
-        if !holder.share.is_empty() {
+    for candidate in queues.candidates.values() {
+        let counts = all.entry(name(candidate)).or_default();
+        if !candidate.share.is_empty() {
             counts.admitted = counts.admitted.saturating_add(1);
-        } else if holder.wants {
+        } else if candidate.wants {
             counts.pending = counts.pending.saturating_add(1);
         }
-        let gpus = holder.places.keys().map(|slot| holder.charged(slot)).fold(0u32, u32::saturating_add);
+        let gpus = candidate.places.keys().map(|slot| candidate.charged(slot)).fold(0u32, u32::saturating_add);
         if gpus > 0 {
-            let sum = counts.usage.entry(holder.resource.clone()).or_default();
+            let sum = counts.usage.entry(candidate.resource.clone()).or_default();
             *sum = sum.saturating_add(gpus);
         }
     }
@@ -105,10 +105,10 @@ pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
     names.sort();
     names.dedup();
     let of = |name: Text| {
-        let holders = || queues.holders.iter().filter(|(_, holder)| holder.queue() == &*name);
-        let admitted = holders().filter(|(_, holder)| !holder.share.is_empty());
-        let admitted = admitted.map(|(key, holder)| (key.clone(), holder.share.clone())).collect();
-        let decided = holders().filter(|(_, holder)| holder.share.is_empty()).filter_map(|(key, _)| {
+        let candidates = || queues.candidates.iter().filter(|(_, candidate)| candidate.queue() == &*name);
+        let admitted = candidates().filter(|(_, candidate)| !candidate.share.is_empty());
+        let admitted = admitted.map(|(key, candidate)| (key.clone(), candidate.share.clone())).collect();
+        let decided = candidates().filter(|(_, candidate)| candidate.share.is_empty()).filter_map(|(key, _)| {
             let target = queues.targets.get(key).filter(|target| !target.share.is_empty())?;
             Some((key.clone(), target.share.clone()))
         });
@@ -127,7 +127,7 @@ pub fn states(state: &State, now: Timestamp) -> Vec<QueueState> {
 
 /// Returns why a job waits for a share, in words with numbers; `None` when it does not.
 pub fn why_waiting(state: &State, key: &JobKey, now: Timestamp) -> Option<String> {
-    let resource = &state.queues.holders.get(key)?.resource;
+    let resource = &state.queues.candidates.get(key)?.resource;
     let leaving = leaving(state, key, resource);
     if let Some(target) = state.queues.targets.get(key).filter(|target| !target.share.is_empty()) {
         return Some(format!("{}{leaving}", decided_words(&target.share)));
@@ -157,8 +157,10 @@ pub(super) fn wait_reasons(
     let starting = changes.iter().filter(|(_, change)| !change.share.is_empty());
     let starting: BTreeSet<&JobKey> = starting.map(|(key, _)| key).collect();
     let mut reasons = Vec::new();
-    for (key, holder) in state.queues.holders.iter().filter(|(_, holder)| holder.wants && holder.share.is_empty()) {
-        let Some(job) = state.jobs.live(key).filter(|job| job.holding.gated && !starting.contains(key)) else {
+    for (key, candidate) in
+        state.queues.candidates.iter().filter(|(_, candidate)| candidate.wants && candidate.share.is_empty())
+    {
+        let Some(job) = state.jobs.live(key).filter(|job| job.allocation.gated && !starting.contains(key)) else {
             continue;
         };
         let target = state.queues.targets.get(key).filter(|target| !target.share.is_empty());
@@ -170,7 +172,7 @@ pub(super) fn wait_reasons(
             (None, None) if pending.is_none() => continue,
             (None, None) => None,
         };
-        let why = why.map(|why| Text::from(format!("{why}{}", leaving(state, key, &holder.resource))));
+        let why = why.map(|why| Text::from(format!("{why}{}", leaving(state, key, &candidate.resource))));
         if job.wait_reason != why {
             reasons.push((key.clone(), why));
         }
@@ -182,10 +184,11 @@ pub(super) fn wait_reasons(
 fn leaving(state: &State, key: &JobKey, resource: &Text) -> String {
     let mut total: u32 = 0;
     let mut jobs: Vec<String> = Vec::new();
-    for (job, holder) in state.queues.holders.iter().filter(|(job, holder)| *job != key && holder.resource == *resource)
+    for (job, candidate) in
+        state.queues.candidates.iter().filter(|(job, candidate)| *job != key && candidate.resource == *resource)
     {
-        let gone = holder.places.keys().filter(|slot| holder.share.node(slot).is_none());
-        let gpus = gone.map(|slot| holder.charged(slot)).fold(0u32, u32::saturating_add);
+        let gone = candidate.places.keys().filter(|slot| candidate.share.node(slot).is_none());
+        let gpus = gone.map(|slot| candidate.charged(slot)).fold(0u32, u32::saturating_add);
         if gpus > 0 {
             total = total.saturating_add(gpus);
             jobs.push(format!("{}/{}", job.namespace, job.name));

@@ -12,7 +12,7 @@ use scheduler::scheduling::{SpeedEstimate, SpeedSamples};
 use scheduler::{GpuType, Micros, Speeds};
 
 use super::ROOT;
-use super::holder::Holder;
+use super::candidate::Candidate;
 use crate::job::Job;
 use crate::state::State;
 
@@ -198,19 +198,25 @@ impl<'a> Known<'a> {
     }
 
     /// Returns the estimates of a job. Where nothing was measured they are those of a job of which nothing is known.
-    pub(super) fn estimate(&self, key: &JobKey, holder: &Holder, gpu_type: GpuType, prior: Speeds) -> SpeedEstimate {
+    pub(super) fn estimate(
+        &self,
+        key: &JobKey,
+        candidate: &Candidate,
+        gpu_type: GpuType,
+        prior: Speeds,
+    ) -> SpeedEstimate {
         let subject = Subject {
-            queue: Text::from(holder.queue()),
-            category: holder.category.clone(),
-            resource: holder.resource.clone(),
+            queue: Text::from(candidate.queue()),
+            category: candidate.category.clone(),
+            resource: candidate.resource.clone(),
         };
         let measured = self.subjects.get(&subject).filter(|measured| !measured.is_empty());
         let Some(measured) = measured else { return SpeedEstimate { speeds: prior, ..SpeedEstimate::default() } };
         let progress = self.reports.get(key).map(|reported| &reported.progress);
         let total = progress.and_then(|progress| progress.total);
-        let mut samples = SpeedSamples::new(prior, holder.units.or(total));
+        let mut samples = SpeedSamples::new(prior, candidate.units.or(total));
         if let Some(progress) = progress {
-            samples.progress.total = total.or(holder.units);
+            samples.progress.total = total.or(candidate.units);
             samples.progress.done = progress.done;
             record(&mut samples.progress.measured, gpu_type, &progress.sizes);
         }

@@ -86,7 +86,7 @@ fn calls() -> Result<(), AnyError> {
 }
 
 pub(crate) fn running(state: &State) -> Vec<JobKey> {
-    state.jobs.iter().filter(|(_, job)| !job.holding.share.is_empty()).map(|(key, _)| key.clone()).collect()
+    state.jobs.iter().filter(|(_, job)| !job.allocation.share.is_empty()).map(|(key, _)| key.clone()).collect()
 }
 
 /// The state after some jobs and their pods are gone.

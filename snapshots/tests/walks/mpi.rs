@@ -121,7 +121,7 @@ pub(super) fn whole_or_nothing(simulation: &Simulation, key: &JobKey, job: &Job)
         |pod: &&Arc<Value>| pod["metadata"]["labels"][JOB] == *key.name && pod["metadata"]["labels"][ROLE] == "worker";
     let (ended, live): (Vec<&Arc<Value>>, Vec<&Arc<Value>>) =
         pods.iter().filter(is_worker).partition(|pod| has_ended(pod));
-    let share = job.holding.share.len();
+    let share = job.allocation.share.len();
     let object = simulation.backend.cluster.get(&mpi_operator::resource(), &key.namespace, &key.name);
     let is_suspended = object.is_some_and(|object| object["spec"]["runPolicy"]["suspend"] == true);
     if is_suspended != (share == 0) {
@@ -132,7 +132,7 @@ pub(super) fn whole_or_nothing(simulation: &Simulation, key: &JobKey, job: &Job)
         return Err(format!("{}: {:?} with {live} workers and {ended} ended, of {share}", key.name, job.phase));
     }
     let mut nodes: BTreeMap<&str, i64> = BTreeMap::new();
-    for (_, node) in job.holding.share.cells() {
+    for (_, node) in job.allocation.share.cells() {
         *nodes.entry(node).or_default() += 1;
     }
     for pod in live {

@@ -125,7 +125,7 @@ impl WalkedJob for TorchJob {
             let state = job.groups.get(&group.name).ok_or("a group is not known")?;
             let has_pod = |index: u32| slots.contains_key(&SlotId { group: group.name.clone(), index });
             let missing = (0..group.replicas).find(|index| !state.done.contains(index) && !has_pod(*index));
-            if let Some(index) = missing.filter(|_| job.hold(spec, group).is_none()) {
+            if let Some(index) = missing.filter(|_| job.blocked_by(spec, group).is_none()) {
                 return Err(format!("{:?}: {}-{index} has no pod, and nothing holds it", job.phase, group.name));
             }
         }

@@ -94,7 +94,7 @@ impl WalkedJob for TorchrunJob {
             let is_over = |index: u32| state.done.contains(&index) || state.lost.contains(&index);
             let missing = (0..group.replicas).find(|index| !is_over(*index) && !has_pod(*index));
             // A run that was completed leaves no pod.
-            if let Some(index) = missing.filter(|_| !group.once && job.hold(spec, group).is_none()) {
+            if let Some(index) = missing.filter(|_| !group.once && job.blocked_by(spec, group).is_none()) {
                 return Err(format!("{:?}: {}-{index} has no pod, and nothing holds it", job.phase, group.name));
             }
         }

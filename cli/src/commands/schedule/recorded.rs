@@ -103,11 +103,11 @@ impl Reader {
         if let Some(spec) = job.spec().and_then(|spec| spec.queue.as_ref()) {
             self.queues.insert(key.name.clone(), (**spec).clone());
         }
-        if job.holding.gated && !self.jobs.contains_key(key) {
+        if job.allocation.gated && !self.jobs.contains_key(key) {
             self.jobs.extend(asked(state, job).map(|seen| (key.clone(), seen)));
         }
         let Some(seen) = self.jobs.get_mut(key) else { return };
-        let holding = &job.holding;
+        let holding = &job.allocation;
         if !holding.share.is_empty() && seen.held_since.is_none() {
             let on = holding.share.cells().map(|(_, node)| node.clone()).collect();
             seen.started.get_or_insert((at, on));

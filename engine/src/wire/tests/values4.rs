@@ -16,8 +16,8 @@ use model::{
 use super::values::{self, key, spec_fact, stamp};
 use super::values3;
 use crate::Scope;
+use crate::allocation::Allocation;
 use crate::group::{Group, Slot};
-use crate::holding::Holding;
 use crate::job::Job;
 use crate::state::State;
 use crate::wire::Record;
@@ -352,7 +352,7 @@ fn usage() -> Usage {
 pub(crate) fn state() -> State {
     let slot = Slot { planned: true, planned_on: Some("n1".into()), ..Slot::default() };
     let group = Group { slots: vec![slot], ..values::group() };
-    let holding = Holding {
+    let allocation = Allocation {
         gated: true,
         share: share(),
         charge: Some(Box::new(charge())),
@@ -375,7 +375,7 @@ pub(crate) fn state() -> State {
         reported_end: Some(Box::new(reported_end())),
         rounds: 3,
         round_at: Some(Timestamp(15)),
-        holding,
+        allocation,
         ..Job::default()
     };
     let mut state =

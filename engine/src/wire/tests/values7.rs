@@ -13,7 +13,7 @@ use model::{
 
 use super::values::{self, key, spec_fact, stamp};
 use super::values4;
-use crate::holding::Holding;
+use crate::allocation::Allocation;
 use crate::job::Job;
 use crate::state::State;
 use crate::wire::Record;
@@ -57,7 +57,7 @@ pub(super) fn facts() -> Vec<Fact> {
         let group = GroupSpec { requirements: Some(Arc::new(requirements)), ..GroupSpec::default() };
         Fact::Spec(Box::new(spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() })))
     };
-    let holding = |queue| {
+    let allocation = |queue| {
         let holds = Some(Box::new(PodHolding { queue, gpus: BTreeMap::from([("nvidia.com/gpu".into(), 4)]) }));
         Fact::Pod(Box::new(PodFact { holds, ..values::pod(PodPhase::Running) }))
     };
@@ -84,8 +84,8 @@ pub(super) fn facts() -> Vec<Fact> {
         spec(PodRequirements::default()),
         Fact::Spec(Box::new(on_node_lost)),
         Fact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
-        holding(Some("q".into())),
-        holding(None),
+        allocation(Some("q".into())),
+        allocation(None),
         adopted,
         Fact::Adopted(Box::new(Adopted { mirror: lost, ..values::adopted() })),
         Fact::ShareChanged(Box::new(change)),
@@ -164,9 +164,9 @@ pub(super) fn record() -> Record {
 /// A state with every member that format 7 adds.
 pub(crate) fn state() -> State {
     let refusal = NodeRefusal { times: 2, until: Timestamp(9), words: "no".into() };
-    let holding = Holding { refused: BTreeMap::from([("n1".into(), refusal)]), ..Holding::default() };
+    let allocation = Allocation { refused: BTreeMap::from([("n1".into(), refusal)]), ..Allocation::default() };
     let wait_reason = Some("no room".into());
-    let job = Job { holding, limit_paused_at: Some(Timestamp(10)), wait_reason, ..Job::default() };
+    let job = Job { allocation, limit_paused_at: Some(Timestamp(10)), wait_reason, ..Job::default() };
     let mut state =
         State { stamp: stamp(22), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 7, ..State::default() };
     state.foreign_requests.insert("n1".into(), BTreeMap::from([("cpu".into(), 1500)]));

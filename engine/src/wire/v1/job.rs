@@ -27,7 +27,7 @@ forms! {
     PendingDeletion: job::PendingDeletion,
     Service: job::Service,
     Owned: job::Owned,
-    Holding: crate::holding::Holding,
+    Allocation: crate::allocation::Allocation,
     NodeRefusal: model::NodeRefusal,
     JobStorage: crate::storage::JobStorage,
     Attempt: job::Attempt,
@@ -146,9 +146,9 @@ pub(crate) struct Job {
     /// Derived: not written.
     #[serde(skip)]
     quota_short: Option<Text>,
-    #[serde_as(as = "Holding")]
-    #[serde(skip_serializing_if = "is_default")]
-    holding: crate::holding::Holding,
+    #[serde_as(as = "Allocation")]
+    #[serde(rename = "holding", skip_serializing_if = "is_default")]
+    allocation: crate::allocation::Allocation,
     /// Derived: not written.
     #[serde(skip)]
     unknown_classes: Vec<Text>,
@@ -159,8 +159,8 @@ pub(crate) struct Job {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "crate::holding::Holding", default = "Default::default")]
-pub(super) struct Holding {
+#[serde(remote = "crate::allocation::Allocation", default = "Default::default")]
+pub(super) struct Allocation {
     #[serde(skip_serializing_if = "is_default")]
     gated: bool,
     #[serde_as(as = "Share")]

@@ -47,7 +47,7 @@ impl Walk {
         let Some(operator) = self.simulation.operator() else { return };
         let state = operator.state();
         let line = |(key, job): (&JobKey, std::borrow::Cow<'_, Job>)| {
-            let holding = &job.holding;
+            let holding = &job.allocation;
             let earlier: Vec<String> =
                 holding.released.iter().map(|(stamp, share)| format!("{share} until {stamp}")).collect();
             let target = state.queues.targets.get(key).map(|target| target.share.to_string());
@@ -71,14 +71,14 @@ impl Walk {
             return mpi::whole_or_nothing(&self.simulation, key, job);
         }
         // A job whose spec cannot be accepted after its log was lost keeps the places that its object tells.
-        let Some(spec) = job.spec() else { return Ok(!job.holding.share.is_empty()) };
+        let Some(spec) = job.spec() else { return Ok(!job.allocation.share.is_empty()) };
         let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
         let owned = |pod: &&std::sync::Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *key.uid.0;
         let have = pods.iter().filter(owned).filter(|pod| !has_ended(pod)).count();
         let done: usize = job.groups.values().map(|group| group.done.len() + group.lost.len()).sum();
         let want: u32 = spec.groups.iter().map(|group| group.replicas).sum();
         let want = usize::try_from(want).unwrap_or_default();
-        let share = job.holding.share.len();
+        let share = job.allocation.share.len();
         if have == 0 {
             // The place of a pod that has ended is kept until the job ends.
             return Ok(share > 0 && share == done);

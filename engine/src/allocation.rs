@@ -1,4 +1,4 @@
-//! Holdings: the places on nodes that a job has from the queues, and which of them still count after they were given up.
+//! Keeps the allocation of a job: its places on nodes from the queues, and those that still count after they were given up.
 //!
 //! Owns the rule of release. It must not decide: [`crate::queues`] grants, [`crate::decide`] follows. Tests: at the end of this
 //! file, and the walks of queues.
@@ -16,7 +16,7 @@ use crate::job::Job;
 
 /// Places that a job has from the queues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct Allocation {
     /// Set if the job's pods are created within a share only.
     pub gated: bool,
     /// Places that the queues granted.
@@ -45,8 +45,8 @@ pub struct Holding {
     pub refused: BTreeMap<Text, NodeRefusal>,
 }
 
-impl Holding {
-    /// Replaces the share. The old one counts on until a mirror without it is acknowledged.
+impl Allocation {
+    /// Replaces the share. The old one counts until a mirror without it is acknowledged.
     fn replace(&mut self, share: Share, stamp: Stamp, at: Timestamp) {
         self.usage = self.used(at);
         if self.share.is_empty() != share.is_empty() {
@@ -70,7 +70,7 @@ impl Holding {
         }
     }
 
-    /// Takes in a change that the queues made.
+    /// Applies a change that the queues made.
     fn change(&mut self, change: &ShareChange, stamp: Stamp, at: Timestamp) {
         self.has_target = change.target.is_some();
         if change.share == self.share {
@@ -100,7 +100,7 @@ impl Holding {
 }
 
 /// Returns the queue and GPUs that new places of a job count for. A job counts with the first resource of its pods.
-pub(crate) fn asked(spec: &JobSpec) -> Charge {
+pub(crate) fn requested(spec: &JobSpec) -> Charge {
     let resource = spec.gpu_groups().next().map(|(_, request)| request.resource.clone());
     Charge {
         queue: spec.demand.as_ref().and_then(|demand| demand.queue.clone()),
@@ -112,12 +112,12 @@ pub(crate) fn asked(spec: &JobSpec) -> Charge {
 impl Job {
     /// Returns true if a group's pods are created within a share only.
     pub(crate) fn is_gated(&self, group: &model::GroupSpec) -> bool {
-        self.holding.gated && !group.once
+        self.allocation.gated && !group.once
     }
 
     /// Notes that every pod of its share has a node, or has ended.
     pub(crate) fn note_whole(&mut self) {
-        if self.holding.whole || self.holding.share.is_empty() {
+        if self.allocation.whole || self.allocation.share.is_empty() {
             return;
         }
         let has_node = |id: &SlotId| {
@@ -125,43 +125,43 @@ impl Job {
             let pod = slot.pod.as_ref().and_then(|uid| self.pods.get(uid));
             slot.done || slot.lost || pod.is_some_and(|pod| pod.fact.node.is_some() && !pod.is_leaving())
         };
-        if self.holding.share.cells().all(|(id, _)| has_node(&id)) {
-            self.holding.whole = true;
-            self.holding.failed_starts = 0;
-            self.holding.start_after = None;
-            self.holding.refused.clear();
+        if self.allocation.share.cells().all(|(id, _)| has_node(&id)) {
+            self.allocation.whole = true;
+            self.allocation.failed_starts = 0;
+            self.allocation.start_after = None;
+            self.allocation.refused.clear();
         }
     }
 
-    /// Takes in a change that the queues made. The first places are charged to the queue that the spec names now, with the GPUs that
+    /// Applies a change that the queues made. The first places are charged to the queue that the spec names now, with the GPUs that
     /// it requests now.
     pub(crate) fn change_share(&mut self, change: &ShareChange, stamp: Stamp, at: Timestamp) {
         if let Some(spec) = self.spec()
             && !change.share.is_empty()
         {
-            let asked = asked(spec);
-            let mut charge = self.kept_charge().unwrap_or(&asked).clone();
-            for (group, gpus) in asked.gpus {
+            let requested = requested(spec);
+            let mut charge = self.kept_charge().unwrap_or(&requested).clone();
+            for (group, gpus) in requested.gpus {
                 charge.gpus.entry(group).or_insert(gpus);
             }
-            self.holding.charge = Some(Box::new(charge));
+            self.allocation.charge = Some(Box::new(charge));
         }
-        self.holding.change(change, stamp, at);
-        if !self.holding.share.is_empty() {
+        self.allocation.change(change, stamp, at);
+        if !self.allocation.share.is_empty() {
             self.wait_reason = None;
         }
     }
 
     /// Returns the queue and GPUs that its places count for; `None` when it has none, or its queue never granted any.
     pub(crate) fn kept_charge(&self) -> Option<&Charge> {
-        let holding = &self.holding;
+        let allocation = &self.allocation;
         let has_places = || {
-            !holding.share.is_empty()
-                || !holding.released.is_empty()
+            !allocation.share.is_empty()
+                || !allocation.released.is_empty()
                 || self.has_planned_pods()
                 || self.live_pods().any(|pod| pod.fact.slot.is_some())
         };
-        holding.charge.as_deref().filter(|_| has_places())
+        allocation.charge.as_deref().filter(|_| has_places())
     }
 
     /// Returns the queue to which its places count; that which its spec names when it has none. `None` is the root queue.
@@ -174,22 +174,22 @@ impl Job {
 
     /// Returns true if its pods request other numbers of GPUs than those it was granted places for.
     pub(crate) fn requests_otherwise(&self, spec: &JobSpec) -> bool {
-        let asked = asked(spec).gpus;
+        let requested = requested(spec).gpus;
         let kept = self.kept_charge().map(|charge| &charge.gpus);
-        kept.into_iter().flatten().any(|(group, gpus)| asked.get(group).is_some_and(|asked| asked != gpus))
+        kept.into_iter().flatten().any(|(group, gpus)| requested.get(group).is_some_and(|requested| requested != gpus))
     }
 
     /// Returns true if the mirror holds the share, so that pods may be created in it.
     pub(crate) fn has_acked_share(&self) -> bool {
-        self.acked_stamp >= self.holding.stamp
+        self.acked_stamp >= self.allocation.stamp
     }
 
     /// Returns each slot with the nodes on which it counts: those of its share and of released ones, of a pod that has not ended,
     /// and of a creation that may have happened. An empty name stands for a node that is not known.
     pub(crate) fn places(&self) -> BTreeMap<SlotId, BTreeSet<Text>> {
         let mut places: BTreeMap<SlotId, BTreeSet<Text>> = BTreeMap::new();
-        let holding = &self.holding;
-        for share in std::iter::once(&holding.share).chain(holding.released.iter().map(|(_, share)| share)) {
+        let allocation = &self.allocation;
+        for share in std::iter::once(&allocation.share).chain(allocation.released.iter().map(|(_, share)| share)) {
             for (slot, node) in share.cells() {
                 places.entry(slot).or_default().insert(node.clone());
             }
@@ -235,7 +235,7 @@ impl Job {
         let Ok(spec) = &fact.spec else { return fact };
         let chosen = |group: &GroupSpec| {
             let sizes = group.sizes.filter(|_| !spec.observes_pods)?;
-            let granted = self.holding.share.groups.get(&group.name).map(|nodes| u32::try_from(nodes.len()));
+            let granted = self.allocation.share.groups.get(&group.name).map(|nodes| u32::try_from(nodes.len()));
             let last = || self.groups.get(&group.name).map(|group| group.replicas).filter(|replicas| *replicas > 0);
             granted.and_then(Result::ok).or_else(|| Some(last()?.clamp(sizes.min, sizes.max)))
         };
@@ -290,28 +290,28 @@ mod tests {
             let first = places.get(&SlotId { group: "w".into(), index: 0 }).cloned().unwrap_or_default();
             first.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
         };
-        job.holding.change(&changed(share(&["a"])), stamp(3), Timestamp(0));
-        job.holding.change(&changed(share(&["b"])), stamp(5), Timestamp(0));
-        job.holding.change(&changed(share(&["c"])), stamp(7), Timestamp(0));
+        job.allocation.change(&changed(share(&["a"])), stamp(3), Timestamp(0));
+        job.allocation.change(&changed(share(&["b"])), stamp(5), Timestamp(0));
+        job.allocation.change(&changed(share(&["c"])), stamp(7), Timestamp(0));
         assert_eq!(nodes(&job), "a b c");
-        job.holding.forget_released(stamp(4));
-        assert_eq!(nodes(&job), "a b c", "the mirror tells a");
-        job.holding.forget_released(stamp(5));
+        job.allocation.forget_released(stamp(4));
+        assert_eq!(nodes(&job), "a b c", "the mirror shows a");
+        job.allocation.forget_released(stamp(5));
         assert_eq!(nodes(&job), "b c");
-        job.holding.give_up(stamp(9), Timestamp(0));
-        job.holding.forget_released(stamp(8));
+        job.allocation.give_up(stamp(9), Timestamp(0));
+        job.allocation.forget_released(stamp(8));
         assert_eq!(nodes(&job), "c");
-        job.holding.forget_released(stamp(9));
+        job.allocation.forget_released(stamp(9));
         assert_eq!(nodes(&job), "");
     }
 
     #[test]
     fn use_of_gpus_counts_from_change_to_change() {
         let charge = Charge { gpus: [(Text::from("w"), 2)].into(), ..Charge::default() };
-        let mut holding = Holding { charge: Some(Box::new(charge)), ..Holding::default() };
-        holding.change(&changed(share(&["a", "b"])), stamp(1), Timestamp(1000));
-        assert_eq!(holding.usage, Usage::default(), "the first start is the last change");
-        holding.change(&changed(share(&["a"])), stamp(2), Timestamp(2000));
+        let mut allocation = Allocation { charge: Some(Box::new(charge)), ..Allocation::default() };
+        allocation.change(&changed(share(&["a", "b"])), stamp(1), Timestamp(1000));
+        assert_eq!(allocation.usage, Usage::default(), "the first start is the last change");
+        allocation.change(&changed(share(&["a"])), stamp(2), Timestamp(2000));
         let first_start = Some(Timestamp(1000));
         let halted = Usage {
             gpu_ms: 4 * 1000 + 2 * 500,
@@ -320,10 +320,10 @@ mod tests {
             first_start,
             since: Some(Timestamp(2500)),
         };
-        assert_eq!(holding.used(Timestamp(2500)), Usage { since: first_start, ..halted });
-        holding.give_up(stamp(3), Timestamp(2500));
-        assert_eq!(holding.used(Timestamp(9000)), halted, "nothing counts without places");
-        holding.change(&changed(share(&["b"])), stamp(4), Timestamp(9000));
+        assert_eq!(allocation.used(Timestamp(2500)), Usage { since: first_start, ..halted });
+        allocation.give_up(stamp(3), Timestamp(2500));
+        assert_eq!(allocation.used(Timestamp(9000)), halted, "nothing counts without places");
+        allocation.change(&changed(share(&["b"])), stamp(4), Timestamp(9000));
         let running = Usage {
             gpu_ms: halted.gpu_ms + 20,
             held_ms: 1510,
@@ -331,7 +331,7 @@ mod tests {
             since: Some(Timestamp(9000)),
             first_start,
         };
-        assert_eq!(holding.used(Timestamp(9010)), running);
+        assert_eq!(allocation.used(Timestamp(9010)), running);
     }
 
     #[test]
@@ -354,11 +354,11 @@ mod tests {
         assert_eq!(slots(&job), "w-0 r-0 r-1 w-1 w-2 w-3", "what each group needs comes first");
         let fact = Arc::new(SpecFact::of(Ok(spec.clone()), Text::from("{}")));
         assert!(Arc::ptr_eq(&job.sized(fact.clone()), &fact), "nothing is chosen yet");
-        job.holding.share = share(&["a", "a", "b"]);
+        job.allocation.share = share(&["a", "a", "b"]);
         let replicas = |job: &Job| job.sized(fact.clone()).spec.as_ref().map(|spec| spec.groups[0].replicas).ok();
         assert_eq!(replicas(&job), Some(3));
         job.groups.entry("w".into()).or_default().replicas = 3;
-        job.holding.share = Share::default();
+        job.allocation.share = Share::default();
         assert_eq!(replicas(&job), Some(3), "the number stays until another is chosen");
         job.groups.entry("w".into()).or_default().done.insert(0);
         assert_eq!(slots(&job), "w-0 w-1 w-2 r-0 r-1", "a group with results keeps its number");

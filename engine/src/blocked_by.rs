@@ -1,6 +1,6 @@
-//! Holds: why no pod of a group may be created yet, in words.
+//! Finds what keeps the pods of a group from being created, in words.
 //!
-//! Derived from what is known, never stored. It must not decide: [`crate::decide`] passes a held group over and shows the hold.
+//! Derived from the job, never stored. It must not decide: [`crate::decide`] skips a blocked group and shows what blocks it.
 //! Tests: the scenarios of the APIs that have groups in an order, or objects besides pods.
 
 use std::fmt;
@@ -17,8 +17,8 @@ pub(crate) const SUSPENDED: &str = "suspended: spec.suspend is true";
 
 /// Reason for which no pod of a group may be created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hold<'a> {
-    /// An object that the spec is made of cannot be used.
+pub enum BlockedBy<'a> {
+    /// An object that the spec references cannot be used.
     Missing(&'a Missing),
     /// The spec asks the job to wait.
     Suspended,
@@ -73,7 +73,7 @@ pub enum Hold<'a> {
 }
 
 /// The alternate form leaves out why the queues took places away.
-impl fmt::Display for Hold<'_> {
+impl fmt::Display for BlockedBy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing(Missing { kind, name, problem: None }) => write!(f, "waiting for {kind} {name}: not found"),
@@ -117,65 +117,71 @@ impl fmt::Display for Hold<'_> {
 
 impl Job {
     /// Returns the first reason for which no pod of a group may be created.
-    pub fn hold<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
+    pub fn blocked_by<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<BlockedBy<'a>> {
         if spec.suspended && !group.once {
-            return Some(Hold::Suspended);
+            return Some(BlockedBy::Suspended);
         }
         if self.is_halting() && !group.once {
-            return Some(Hold::Halting);
+            return Some(BlockedBy::Halting);
         }
-        self.hold_besides_share(spec, group).or_else(|| {
-            let waits = self.is_gated(group) && self.holding.share.is_empty();
+        self.blocked_besides_share(spec, group).or_else(|| {
+            let waits = self.is_gated(group) && self.allocation.share.is_empty();
             waits.then(|| self.no_share(spec))
         })
     }
 
-    /// Returns the hold of a job without a share.
-    pub(crate) fn no_share<'a>(&'a self, spec: &'a JobSpec) -> Hold<'a> {
+    /// Returns what blocks a job without a share.
+    pub(crate) fn no_share<'a>(&'a self, spec: &'a JobSpec) -> BlockedBy<'a> {
         let least = |(group, request): (&GroupSpec, &GpuRequest)| request.count.saturating_mul(group.size_range().min);
-        Hold::NoShare {
+        BlockedBy::NoShare {
             queue: spec.demand.as_ref().and_then(|demand| demand.queue.as_ref()),
             gpus: spec.gpu_groups().map(least).fold(0, u32::saturating_add),
             elastic: spec.gpu_groups().any(|(group, _)| group.size_range().min < group.size_range().max),
             why: self.wait_reason.as_ref(),
-            loss: self.holding.loss.as_ref(),
+            loss: self.allocation.loss.as_ref(),
         }
     }
 
     /// Returns why the queues took its places away, with the job that loses and the job that gains; `None` where it has places, and where
     /// it never lost any.
     pub fn loss_words(&self) -> Option<String> {
-        let loss = self.holding.loss.as_ref().filter(|_| self.holding.share.is_empty())?;
+        let loss = self.allocation.loss.as_ref().filter(|_| self.allocation.share.is_empty())?;
         Some(loss_words(loss, self.queue()))
     }
 
-    /// Returns the hold of other objects or groups on the pods of a group.
-    pub(crate) fn hold_besides_share<'a>(&'a self, spec: &'a JobSpec, group: &'a GroupSpec) -> Option<Hold<'a>> {
+    /// Returns the other object or group that blocks the pods of a group.
+    pub(crate) fn blocked_besides_share<'a>(
+        &'a self,
+        spec: &'a JobSpec,
+        group: &'a GroupSpec,
+    ) -> Option<BlockedBy<'a>> {
         let enqueued = self.enqueued();
-        let enqueued = enqueued.map(|of| Hold::Enqueued { queue: &of.queue, short: self.quota_short.as_ref() });
-        let owned = || self.hold_of_owned(spec);
-        let gate = || if group.once { None } else { self.hold_of_gate() };
-        let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(Hold::After);
-        let closed = || group.closed.as_ref().map(Hold::Closed);
-        let node = || self.awaits_node(spec, group).then_some(Hold::NodeSought);
+        let enqueued = enqueued.map(|of| BlockedBy::Enqueued { queue: &of.queue, short: self.quota_short.as_ref() });
+        let owned = || self.blocked_by_owned(spec);
+        let gate = || if group.once { None } else { self.blocked_by_gate() };
+        let after = || group.after.iter().find(|after| !self.has_reached(spec, after)).map(BlockedBy::After);
+        let closed = || group.closed.as_ref().map(BlockedBy::Closed);
+        let node = || self.awaits_node(spec, group).then_some(BlockedBy::NodeSought);
         enqueued.or_else(owned).or_else(gate).or_else(after).or_else(closed).or_else(node)
     }
 
-    /// Returns the hold of owned objects on every pod of the job: first of one that does not exist. One that is not ready may wait for that.
-    fn hold_of_owned<'a>(&'a self, spec: &'a JobSpec) -> Option<Hold<'a>> {
-        let holds = || spec.owned.iter().filter_map(|owned| self.hold_of(owned));
-        holds().find(|hold| matches!(hold, Hold::Owned { exists: false, .. })).or_else(|| holds().next())
+    /// Returns the owned object that blocks every pod of the job: first one that does not exist. One that is not ready may wait for that.
+    fn blocked_by_owned<'a>(&'a self, spec: &'a JobSpec) -> Option<BlockedBy<'a>> {
+        let blockers = || spec.owned.iter().filter_map(|owned| self.blocked_by_object(owned));
+        blockers()
+            .find(|blocker| matches!(blocker, BlockedBy::Owned { exists: false, .. }))
+            .or_else(|| blockers().next())
     }
 
-    /// Returns the hold that an object puts on every pod of the job.
-    fn hold_of<'a>(&'a self, owned: &'a model::OwnedSpec) -> Option<Hold<'a>> {
-        // A gate holds back other pods than those that run once: see [`Self::hold_of_gate`].
+    /// Returns an owned object as what blocks every pod of the job; `None` where it does not.
+    fn blocked_by_object<'a>(&'a self, owned: &'a model::OwnedSpec) -> Option<BlockedBy<'a>> {
+        // A gate blocks other pods than those that run once: see [`Self::blocked_by_gate`].
         if owned.when != model::When::Accepted || matches!(owned.awaits, Awaits::Nothing | Awaits::Admitted) {
             return None;
         }
         let fact = self.owned.get(&owned.object).and_then(|state| state.fact.as_ref()).filter(|fact| !fact.deleting);
         let failed = fact.and_then(|fact| fact.failed.as_ref());
-        // Pods that were created without it go on without it.
+        // Pods that were created without it continue without it.
         let is_optional = owned.awaits == Awaits::ExistsIfServed;
         let is_missed =
             is_optional && (self.does_without(&ObjectRef::Owned(owned.object.clone())) || self.has_lasting_pods());
@@ -183,25 +189,29 @@ impl Job {
             Awaits::Nothing | Awaits::Exists | Awaits::ExistsIfServed => true,
             Awaits::Ready | Awaits::Admitted => fact.ready,
         });
-        (!is_met || failed.is_some()).then_some(Hold::Owned { object: &owned.object, exists: fact.is_some(), failed })
+        (!is_met || failed.is_some()).then_some(BlockedBy::Owned {
+            object: &owned.object,
+            exists: fact.is_some(),
+            failed,
+        })
     }
 
-    /// Returns the hold of its gate on every pod that does not run once.
-    pub fn hold_of_gate(&self) -> Option<Hold<'_>> {
+    /// Returns what of its gate blocks every pod that does not run once.
+    pub fn blocked_by_gate(&self) -> Option<BlockedBy<'_>> {
         if let Some(former) = self.former_gate() {
-            return Some(Hold::Leaving(former));
+            return Some(BlockedBy::Leaving(former));
         }
         let gate = self.gate()?;
         if self.is_open(gate) {
-            return self.unread().next().map(Hold::Unread);
+            return self.unread().next().map(BlockedBy::Unread);
         }
         let object = &gate.object;
         Some(match self.gate_fact(gate) {
-            None => Hold::Owned { object, exists: false, failed: None },
+            None => BlockedBy::Owned { object, exists: false, failed: None },
             Some((fact, _)) if fact.failed.is_some() => {
-                Hold::Owned { object, exists: true, failed: fact.failed.as_ref() }
+                BlockedBy::Owned { object, exists: true, failed: fact.failed.as_ref() }
             }
-            Some((_, state)) => Hold::NotAdmitted { object, why: state.message.as_ref() },
+            Some((_, state)) => BlockedBy::NotAdmitted { object, why: state.message.as_ref() },
         })
     }
 
@@ -221,7 +231,7 @@ impl Job {
     }
 
     fn has_reached(&self, spec: &JobSpec, after: &Dependency) -> bool {
-        // A group that the job does not have holds nothing up.
+        // A group that the job does not have blocks nothing.
         spec.group(&after.group).is_none_or(|wanted| self.is_reached(wanted, after.reached))
     }
 

@@ -1,4 +1,4 @@
-//! The part of a job that queues decide by, kept so that a change is told from an echo and sums walk no pods.
+//! Keeps the part of a job that queues decide by, so that a change is distinguished from an echo and sums walk no pods.
 //!
 //! Derived from the job; never stored. Tests: through [`super`].
 
@@ -9,12 +9,12 @@ use model::{Charge, JobKey, JobSpec, PodPhase, Resize, Share, SizeRange, SlotId,
 
 use super::filter::Requirements;
 use super::{Classes, leftovers, speed_samples};
-use crate::holding::asked;
+use crate::allocation::requested;
 use crate::job::Job;
 
-/// A job that holds places or asks for some.
+/// Candidate for GPUs: a job that holds places or asks for some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Holder {
+pub(crate) struct Candidate {
     pub(super) priority: i32,
     pub(super) submitted: Timestamp,
     /// True if it may be granted places.
@@ -64,20 +64,20 @@ pub(crate) struct Holder {
     term: Term,
 }
 
-impl Holder {
+impl Candidate {
     /// Returns the part of a job; `None` when it neither holds nor asks for anything.
     pub(super) fn of(key: &JobKey, job: &Job, classes: &Classes) -> Option<Self> {
         let asks = job.spec().and_then(|spec| Some((spec, spec.demand.as_ref()?)));
         let Some((spec, demand)) = asks else { return Self::without_demand(job) };
-        let holding = &job.holding;
+        let allocation = &job.allocation;
         let kept = job.kept_charge();
-        if !holding.gated && kept.is_none() {
+        if !allocation.gated && kept.is_none() {
             return None;
         }
-        let asked = asked(spec);
+        let requested = requested(spec);
         // An edit of queue or GPUs takes effect once the places granted before are free.
-        let is_same = kept.is_none_or(|kept| *kept == asked);
-        let (resource, charge) = (asked.resource.clone(), kept.cloned().unwrap_or(asked));
+        let is_same = kept.is_none_or(|kept| *kept == requested);
+        let (resource, charge) = (requested.resource.clone(), kept.cloned().unwrap_or(requested));
         let slots: Vec<(SlotId, u32)> = job.gpu_slots(spec).collect();
         let width = spec.gpu_groups().map(|(_, request)| request.count).fold(1, u32::max);
         let is_active = job.known
@@ -95,18 +95,20 @@ impl Holder {
         });
         let mut places = job.places();
         places.retain(|slot, _| spec.group(&slot.group).is_none_or(|group| group.gpu_request.is_some()));
-        // GPUs are asked for once nothing else holds the pods back, and kept from then on.
-        let is_open = |group: &&model::GroupSpec| job.is_gated(group) && job.hold_besides_share(spec, group).is_none();
-        let is_ready = || !job.holding.share.is_empty() || is_same && spec.groups.iter().any(|group| is_open(&group));
-        let wants = is_active && job.holding.gated && !spec.suspended && !slots.is_empty() && is_ready();
+        // GPUs are asked for once nothing else blocks the pods, and kept from then on.
+        let is_open =
+            |group: &&model::GroupSpec| job.is_gated(group) && job.blocked_besides_share(spec, group).is_none();
+        let is_ready =
+            || !job.allocation.share.is_empty() || is_same && spec.groups.iter().any(|group| is_open(&group));
+        let wants = is_active && job.allocation.gated && !spec.suspended && !slots.is_empty() && is_ready();
         // Another controller may have created pods of a job that was not seen yet: those that run already are left.
         let runs = |pod: &crate::job::Pod| !spec.observes_pods || pod.fact.phase == PodPhase::Running;
         let found = wants
-            && job.holding.at.is_none()
-            && job.holding.share.is_empty()
+            && job.allocation.at.is_none()
+            && job.allocation.share.is_empty()
             && !job.is_halting()
             && live().any(|pod| !pod.is_leaving() && runs(pod));
-        let holder = Self {
+        let candidate = Self {
             charge,
             priority: classes.priority(demand),
             submitted: demand.submitted,
@@ -116,7 +118,7 @@ impl Holder {
             bound: bound.collect(),
             kept: if wants { BTreeMap::new() } else { kept_pods(job) },
             requirements: requirements(spec),
-            refused: job.holding.refused.iter().map(|(node, refusal)| (node.clone(), refusal.until)).collect(),
+            refused: job.allocation.refused.iter().map(|(node, refusal)| (node.clone(), refusal.until)).collect(),
             interchanges: spec.observes_pods,
             leaving: is_leaving(job),
             asks: true,
@@ -125,16 +127,16 @@ impl Holder {
             category: speed_samples::category(key, demand.category.as_ref()),
             units: demand.units,
             level: demand.level,
-            usage: job.holding.usage,
-            share: job.holding.share.clone(),
-            start_after: job.holding.start_after,
-            changed: job.holding.at,
+            usage: job.allocation.usage,
+            share: job.allocation.share.clone(),
+            start_after: job.allocation.start_after,
+            changed: job.allocation.at,
             places,
             found,
             term: job.acked_stamp.term,
         };
-        let holds = !holder.places.is_empty() || !holder.share.is_empty();
-        (holder.wants || holds).then_some(holder)
+        let holds = !candidate.places.is_empty() || !candidate.share.is_empty();
+        (candidate.wants || holds).then_some(candidate)
     }
 
     /// Returns what counts of a job whose spec cannot be accepted, or asks for no GPUs any more: it keeps what it has.
@@ -146,9 +148,9 @@ impl Holder {
             resource: charge.resource.clone(),
             width: charge.gpus.values().copied().fold(1, u32::max),
             charge,
-            usage: job.holding.usage,
-            share: job.holding.share.clone(),
-            changed: job.holding.at,
+            usage: job.allocation.usage,
+            share: job.allocation.share.clone(),
+            changed: job.allocation.at,
             places,
             kept: kept_pods(job),
             leaving: is_leaving(job),
@@ -173,15 +175,15 @@ impl Holder {
     /// Returns true if targets follow from both alike.
     pub(super) fn asks_alike(&self, other: &Self) -> bool {
         /// Members that targets follow from, in two parts.
-        fn asked(holder: &Holder) -> (impl PartialEq + '_, impl PartialEq + '_) {
-            let Holder { charge, priority, level, submitted, wants, resource, width, slots, sizes, .. } = holder;
-            let Holder { category, units, share, start_after, requirements, refused, kept, .. } = holder;
+        fn compared(candidate: &Candidate) -> (impl PartialEq + '_, impl PartialEq + '_) {
+            let Candidate { charge, priority, level, submitted, wants, resource, width, slots, sizes, .. } = candidate;
+            let Candidate { category, units, share, start_after, requirements, refused, kept, .. } = candidate;
             (
                 (charge, priority, level, submitted, wants, resource, width, slots, sizes),
                 (category, units, share, start_after, requirements, refused, kept),
             )
         }
-        asked(self) == asked(other)
+        compared(self) == compared(other)
     }
 
     /// Returns the GPUs that a slot asks for.
