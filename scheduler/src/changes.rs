@@ -13,11 +13,11 @@ use model::Text;
 pub struct Changes {
     /// Jobs that give up all GPUs.
     pub halt: Vec<Text>,
-    /// Jobs that go on with fewer.
+    /// Jobs that continue with fewer GPUs.
     pub scale_in: Vec<Text>,
     /// Jobs that begin.
     pub start: Vec<Text>,
-    /// Jobs that go on with more.
+    /// Jobs that continue with more GPUs.
     pub scale_out: Vec<Text>,
 }
 

@@ -1,4 +1,4 @@
-//! What a policy is told of one job, and what it answers: sizes, speeds, work left, service attained, what it holds.
+//! Holds the input of a policy on one job, and its grant: sizes, speeds, work left, service attained, GPUs held.
 //!
 //! Owns the check of one job ([`JobView::check`]); decides nothing. Tests: at the end of this file.
 
@@ -100,7 +100,7 @@ impl Grant {
 
 /// One ready job (waiting or running) as it stands at the time of the decision.
 ///
-/// Estimates may be wrong (estimated speeds, noisy sizes); policies cannot tell and need not.
+/// Estimates may be wrong (estimated speeds, noisy sizes); policies cannot know and need not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
     /// Name or uid, unique in the input. The last tie-break.

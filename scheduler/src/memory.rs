@@ -1,4 +1,4 @@
-//! What policies remember from one decision to the next: an explicit, serialisable value that the caller keeps.
+//! Keeps what policies remember from one decision to the next: an explicit, serialisable value that the caller owns.
 //!
 //! It holds marks, not counters: the caller's [`crate::JobView`] carries totals, and a mark says what the total was when a
 //! job last changed its queue. So nothing has to be ticked, and a decision is exact at any time. Filled by
@@ -29,7 +29,7 @@ pub struct Lease {
     pub expired: u32,
 }
 
-/// Where a job stands in a least-attained-service policy, and what it had when it was last promoted.
+/// Queue of a job in a least-attained-service policy, with its totals at the last promotion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueMark {
     /// Its queue, 0 first.
@@ -92,7 +92,7 @@ fn put<T: Copy>(map: &mut BTreeMap<Text, T>, changes: &BTreeMap<Text, Changed<T>
 }
 
 impl Memory {
-    /// Makes a change that was decided.
+    /// Applies a change that was decided.
     pub fn apply(&mut self, change: &MemoryChange) {
         put(&mut self.queues, &change.queues);
         put(&mut self.leases, &change.leases);

@@ -1,7 +1,7 @@
-//! The trait all policies stand behind, and the way to call one: [`allocate`].
+//! Defines the trait of all policies, and calls one: [`allocate`].
 //!
 //! Owns the checks around a policy: a job that cannot be judged is left out and reported, never a reason to stop; an
-//! answer that breaks a bound is an error, never an allocation. Policies themselves are in [`crate::policies`].
+//! output that breaks a bound is an error, never an allocation. Policies themselves are in [`crate::policies`].
 //! Tests: at the end of this file, and `tests/properties.rs`.
 
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use crate::memory::Memory;
 use crate::round::Round;
 use crate::units::{GpuType, Micros};
 
-/// How GPUs are shared out. Policies are values without state: their settings are their fields, what they remember is in
+/// Shares GPUs out. Policies are values without state: their settings are their fields, what they remember is in
 /// [`Memory`].
 pub trait Policy: Debug + Send + Sync {
-    /// Its name, as [`crate::by_name`] knows it.
+    /// Returns its name, as [`crate::by_name`] knows it.
     fn name(&self) -> &str;
 
     /// Whether it gives sizes other than what was asked for. Rigid policies give [`JobView::num`], or for FIFO and SRJF
@@ -75,7 +75,7 @@ pub struct RejectedJob {
     pub error: JobError,
 }
 
-/// A policy answered something that cannot be carried out: a fault in the policy. The caller keeps what it has.
+/// Output of a policy that cannot be carried out: a fault in the policy. The caller keeps what it has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not one grant per job.

@@ -146,7 +146,7 @@ impl Weighted {
     }
 }
 
-/// One `step` less, or the largest weight when that leaves nothing. Weights may have fallen since: passes that nobody
+/// One `step` less, or the largest weight when that leaves nothing. Weights may have fallen since: passes that no queue
 /// could win are skipped.
 fn next_threshold(threshold: u64, step: u64, most: u64) -> u64 {
     let lowered = threshold.saturating_sub(step);
@@ -170,7 +170,7 @@ impl Smooth {
     fn pick(&mut self, queues: &[QueueLoad]) -> Option<usize> {
         let known = |name: &str| queues.iter().any(|q| &*q.name == name);
         if !self.current.keys().all(|name| known(name)) {
-            self.current.clear(); // a queue is gone: start anew, so that the sum is 0 again
+            self.current.clear(); // a queue is gone: start again, so that the sum is 0 again
         }
         let mut total = 0_i128;
         let mut best: Option<(i128, usize)> = None;

@@ -1,4 +1,4 @@
-//! Priority classes: the priority of a job that tells none itself, from the classes that its pod templates name.
+//! Resolves priorities: that of a job which sets none itself, from the classes that its pod templates name.
 //!
 //! Owns the built-in classes and the rule of the default. Must not know an API: `apis::demand` reads the names. Tests: at the end of
 //! this file, and the scenarios with PriorityClass objects in `fixtures/scenarios/trainingqueue/`.

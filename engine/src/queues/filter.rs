@@ -4,7 +4,7 @@
 //! taints and judged labels are equal. The scheduler judges a cordon, so that what runs there stays. Nodes that list the resource
 //! `pods`, as every kubelet does, list all that they have. Where no node lists it, a label or resource that no node lists is not
 //! judged: scenarios, simulations and local runs name what they are about.
-//! It must not decide who gets what. Tests: the scenarios `trainingqueue/node-*`.
+//! It must not decide which job gets GPUs. Tests: the scenarios `trainingqueue/node-*`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

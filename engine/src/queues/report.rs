@@ -1,4 +1,4 @@
-//! Reports: what queue objects tell of their jobs, and why a job waits, with numbers.
+//! Reports on queues for their objects, and why a job waits, with numbers.
 //!
 //! Derived; the part that objects show is recorded when it changes. Tests: through [`super`].
 

@@ -15,7 +15,7 @@ use pathfinding::prelude::strongly_connected_components;
 /// Overlaps of one bin: node and number of workers that would stay, positive, in node order.
 pub(super) type Overlaps = Vec<(usize, u32)>;
 
-/// The answer, and how far it was a matter of taste.
+/// An assignment, and whether another is as good.
 #[derive(Debug)]
 pub(super) struct Assignment {
     /// For each bin its node, both counted from 0.
@@ -67,7 +67,7 @@ fn parts(overlaps: &[Overlaps]) -> Vec<(Vec<usize>, Vec<usize>)> {
     parts
 }
 
-/// An optimal assignment; bins that keep nobody get none.
+/// Returns an optimal assignment; bins that keep no worker get none.
 fn optimum(overlaps: &[Overlaps]) -> Vec<Option<usize>> {
     let mut node_of = vec![None; overlaps.len()];
     for (bins, nodes) in parts(overlaps) {
@@ -120,7 +120,7 @@ fn at(prices: &[u64], i: usize) -> u64 {
 
 impl<'a> Tight<'a> {
     /// Prices that prove the assignment optimal: each overlap is at most the sum of its ends' prices, each edge taken equal
-    /// to it, and who has no partner has price 0. They are the largest fixed point of the bounds on node prices.
+    /// to it, and a side without a partner has price 0. They are the largest fixed point of the bounds on node prices.
     fn new(overlaps: &'a [Overlaps], node_of: &[Option<usize>]) -> Self {
         let n = overlaps.len();
         let mut bin_of = vec![None; n];
@@ -194,7 +194,7 @@ impl<'a> Tight<'a> {
             if wanted.is_empty() {
                 continue; // nothing smaller is even possible
             }
-            // Which bins can move on so that in the end somebody takes the target, and to which node each would go.
+            // Which bins can move on so that in the end one takes the target, and to which node each would go.
             let mut goes_to: Vec<Option<usize>> = vec![None; n];
             let mut queue = VecDeque::from([target]);
             let mut hub_used = false;
@@ -285,7 +285,7 @@ impl Matching {
         }
     }
 
-    /// `bin` takes `node`; who had it goes where `goes_to` says, and so on until the node that `bin` had is taken.
+    /// Gives `node` to `bin`; the bin that had it moves where `goes_to` says, and so on until the node that `bin` had is taken.
     fn exchange(&mut self, bin: usize, node: usize, goes_to: &[Option<usize>]) {
         let target = self.node(bin);
         let (mut mover, mut to) = (bin, node);

@@ -1,6 +1,6 @@
-//! Which node each worker runs on. One slot is one GPU; a worker takes as many of one node as it is wide.
+//! Places workers on nodes. One slot is one GPU; a worker takes as many of one node as it is wide.
 //!
-//! Two ways: [`repack`] packs all jobs anew into empty bins and then binds bins to nodes so that the fewest workers move
+//! Two ways: [`repack`] packs all jobs again into empty bins and then binds bins to nodes so that the fewest workers move
 //! (Voda's way, with corrected rules); [`settle`] leaves workers where they are, places what is new close together, and
 //! moves a worker only where that is worth the price of a migration. Both know GPU types, and both number workers alike
 //! ([`number`]). The state between calls is the [`Placement`] itself. Tests: beside each file; vectors in
@@ -151,7 +151,7 @@ pub struct Plan {
     pub restarted: Vec<Text>,
     /// Workers that need not move: by node and job, the smaller of how many run there and how many will.
     pub overlap: u64,
-    /// Whether no other way to assign these shares to nodes of the same size keeps as many workers. Only [`repack`] tells;
+    /// Whether no other way to assign these shares to nodes of the same size keeps as many workers. Only [`repack`] sets it;
     /// otherwise false.
     pub unique: bool,
 }
@@ -177,7 +177,7 @@ impl Plan {
     }
 }
 
-/// The question cannot be answered as put.
+/// The input is faulty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// Two nodes have one name.

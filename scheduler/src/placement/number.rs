@@ -1,4 +1,4 @@
-//! Which worker goes where, once it is settled how many workers of a job each node gets; and who moves.
+//! Assigns workers to nodes, given the number of a job's workers on each node, and finds those that move.
 //!
 //! Workers that run keep their node if it still has room for them in the new counts, lowest index first; the other indexes
 //! are filled from what remains, larger shares first, then by node name.

@@ -1,7 +1,7 @@
-//! Packing everything anew, then moving as few workers as that allows: Voda's placement with corrected rules.
+//! Packs all jobs again, then moves as few workers as that allows: Voda's placement with corrected rules.
 //!
 //! 1. One empty bin per node, in node-name order.
-//! 2. Best fit, largest job first; a job that fits nowhere whole fills the emptiest bin and goes on with the rest.
+//! 2. Best fit, largest job first; a job that fits nowhere whole fills the emptiest bin and continues with the rest.
 //! 3. Bins become nodes of the same size and GPU type so that most workers stay.
 //!
 //! It defragments fully each time, whatever that costs in migrations; see [`super::settle`] for the other way.
@@ -13,7 +13,7 @@ use crate::placement::bins::{Bin, Load, best_fit};
 use crate::placement::number::{plan, running};
 use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Plan, ordered};
 
-/// Places all jobs anew.
+/// Places all jobs again.
 ///
 /// # Errors
 /// A node or a job is listed twice.

@@ -1,6 +1,6 @@
 //! AFS-L: elastic sharing that looks at how long jobs are and what they gain.
 //!
-//! Source: AFS (NSDI'21). Two variants, which differ where jobs outnumber GPUs and in who wins at equal standing:
+//! Source: AFS (NSDI'21). Two variants, which differ where jobs outnumber GPUs and in which job wins at equal standing:
 //! [`AfsL`] is Voda's, corrected (each job's own length, first grant = minimum); [`AfsAuthors`] is that of the paper's own
 //! simulator (everyone starts at the minimum; when that is not possible, shortest jobs first).
 //! Fractions are compared by cross-multiplication. Tests: vectors in `tests/vectors.rs`; the small cases below.

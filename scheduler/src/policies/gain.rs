@@ -4,7 +4,7 @@
 //! "Next few": several steps are looked ahead, because measured speeds are not concave where a job crosses a node's edge. The
 //! present size is always one of them, so a job is left alone unless a change pays.
 //!
-//! Where every job has one size and known work, only who runs is left to decide, and `lookahead` may change that.
+//! Where every job has one size and known work, only which jobs run is left to decide, and `lookahead` may change that.
 //!
 //! Speeds that were not measured are guesses; how far a job may grow on them is `trial`'s.
 //!

@@ -1,6 +1,6 @@
-//! Who should run now of jobs that have one size each and of which the work left is known, judged by playing them to their end.
+//! Selects the jobs that run now, where each has one size and known work left, by playing all of them to their end.
 //!
-//! The least remaining service first is the best order as long as whoever is next fits. Where it does not, GPUs stay idle or
+//! The least remaining service first is the best order as long as the next job fits. Where it does not, GPUs stay idle or
 //! go to a job far behind, and every halt costs a start later. So a few other decisions are tried (the first job that waits goes
 //! to the front; one that would be started goes to the back), all jobs there are are played to their end from each of them,
 //! with the least remaining service first from the next end on, and the best sum of completion times is kept, as often as that
@@ -50,7 +50,7 @@ pub(super) fn improve(pool: &Pool<'_>, start_milli: u32, given: &mut [u32]) {
     if running > JOBS || !pool.jobs.iter().all(is_judged) {
         return;
     }
-    // Those of a higher priority than anyone who waits have what they need.
+    // Jobs of a higher priority than every waiting one have what they need.
     let waits = |(member, &gpus): (&Member<'_>, &u32)| (gpus == 0).then_some(member.job.priority);
     let Some(class) = pool.jobs.iter().zip(given.iter()).filter_map(waits).max() else { return };
     let above = pool.jobs.iter().zip(given.iter()).filter(|(member, _)| member.job.priority > class);
@@ -93,7 +93,7 @@ fn chosen(jobs: impl Iterator<Item = Rigid>, gpus: u32) -> Option<Vec<bool>> {
     is_better.then_some(best.runs)
 }
 
-/// A decision: whoever fits, in some order.
+/// Returns a decision: each job that fits, in some order.
 struct Plan {
     /// Places of the jobs.
     order: Vec<usize>,
@@ -131,7 +131,7 @@ impl Plan {
     }
 }
 
-/// The sum of the times until all end, when these run until the first end, and from then on whoever has the least service left.
+/// Returns the sum of the times until all end, if `runs` run until the first end, and from then on those with the least service left.
 fn play(jobs: &[Rigid], runs: &[bool], gpus: u32) -> u64 {
     let mut jobs: Vec<Rigid> = jobs.iter().zip(runs).map(|(job, &runs)| job.when(runs)).collect();
     let (mut now, mut sum) = (0_u64, 0_u64);

@@ -1,7 +1,7 @@
-//! One offer per job so that the sum of values is large, for GPUs of several types.
+//! Chooses one offer per job so that the sum of values is large, for GPUs of several types.
 //!
 //! An exact answer is out of reach (a knapsack of several dimensions). Prices per GPU are moved until demand fits, which
-//! solves the Lagrangian dual of the linear relaxation; then jobs choose in turn within what is left, and what nobody chose
+//! solves the Lagrangian dual of the linear relaxation; then jobs choose in turn within what is left, and what no job chose
 //! goes where it adds value. Source: Kellerer, Pferschy, Pisinger, "Knapsack Problems", chapters 9 and 11. Cost: some
 //! hundred looks at each offer. Tests: at the end of this file.
 
@@ -150,7 +150,7 @@ impl Market {
         }
     }
 
-    /// What is left goes, whatever the price, where it adds value: job after job, until nobody improves.
+    /// Grants what is left at any price where it adds value: job after job, until no job improves.
     fn improve(&mut self, jobs: &[Vec<Offer>], chosen: &mut [Option<usize>]) {
         const ROUNDS: u32 = 4;
         for _ in 0..ROUNDS {

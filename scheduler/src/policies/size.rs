@@ -62,7 +62,7 @@ pub(super) fn sizes(jobs: &[&JobView]) -> Vec<Micros> {
 /// The geometric mean of the sizes that are known; nothing where none is.
 fn typical(jobs: &[&JobView]) -> Micros {
     if jobs.iter().all(|job| job.remaining.is_some()) {
-        return Micros::ZERO; // nobody asks
+        return Micros::ZERO; // not read then
     }
     let known = jobs.iter().filter_map(|job| job.remaining.map(|left| job.expected.unwrap_or(left)));
     let (sum, count) = known
@@ -81,7 +81,7 @@ fn index(expected: Micros, done: Micros, doubt: u32) -> Micros {
     let at = |row: u32, column: u32| entry(row / ROW, column / COLUMN);
     let on = |row: u32| between(at(row, column), at(row, column.saturating_add(COLUMN)), column % COLUMN, COLUMN);
     let power = between(on(row), on(row.saturating_add(ROW)), row % ROW, ROW);
-    // Beyond the table it goes on in proportion to the work done.
+    // Beyond the table it continues in proportion to the work done.
     times_power(expected, power.saturating_add(way.saturating_sub(LAST).max(0)))
 }
 

@@ -1,14 +1,14 @@
 //! How large a job may be whose speeds are not all measured, for `gain`.
 //!
-//! Before anything is measured speeds are believed to grow with every GPU, so the first job of a kind would take all that it can
-//! use. Measured there alone the rest of the curve keeps the shape that it was believed to have; nothing then tells that half
+//! Before anything is measured speeds are assumed to grow with every GPU, so the first job of a kind would take all that it can
+//! use. Measured there alone the rest of the curve keeps the shape that was assumed; nothing then shows that half
 //! of the GPUs do nearly as much, or even more, and every job of that kind does the same. So the first ones start with what
-//! was asked for, and nobody grows to more than a few times the most that was tried ([`JobView::tried`]); thus the curve becomes
+//! was asked for, and no job grows to more than a few times the most that was tried ([`JobView::tried`]); thus the curve becomes
 //! known from below, for the whole kind. Pollux does so for each job, by doubling (Qiao et al., OSDI 2021). As nothing need happen
 //! in the meantime, the next decision falls when such a size will have been measured.
 //!
 //! A job that can use several GPU types is not bounded: that pays on some traces only, as its restarts cost more than is learnt
-//! where speeds are as believed (`docs/scheduling.md`).
+//! where speeds are as assumed (`docs/scheduling.md`).
 //!
 //! Decides nothing but bounds and times. Tests: below.
 

@@ -6,7 +6,7 @@
 //! 4. Two queues whose next jobs both have to borrow would keep back from each other what both need. So what such a job keeps
 //!    back is offered to the queues whose turn is before its own; they get it if their next job starts with it.
 //!
-//! Budgets depend on quotas and on what is wanted, not on who holds what. So a queue is only cut down to what it may not
+//! Budgets depend on quotas and on what is wanted, not on what each holds. So a queue is only cut down to what it may not
 //! exceed while the owner can use it, and no reclaim is followed by a counter-reclaim. How a queue uses its budget is the
 //! caller's. Tests: at the end of this file.
 

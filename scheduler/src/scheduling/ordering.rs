@@ -177,7 +177,7 @@ impl QueueOrdering<'_> {
         }
         // The rest of the budget is kept for the heads, so that it is not lent.
         for head in &mut filled.heads {
-            // Not what is free: a budget that depends on who holds what would be taken back by the next decision.
+            // Not what is free: a budget that depends on what claims hold would be taken back by the next decision.
             let reach = self.info(head.place).and_then(|info| info.reach);
             let most = self.workloads.reaches.capacity(reach, head.needs.gpu_type).unwrap_or(u32::MAX);
             head.reserved = head.needs.gpus.min(most).min(count(&free, head.needs.gpu_type));
@@ -355,8 +355,8 @@ impl QueueOrdering<'_> {
         }
     }
 
-    /// Returns the GPUs by which a running claim may grow at most: what is free on nodes that no head keeps. It may not take there what another
-    /// loses, who would take it back in the next decision. `None`: no head limits it.
+    /// Returns the GPUs by which a running claim may grow at most: those free on nodes that no head keeps. It may not take GPUs there that
+    /// another claim loses, which would take them back in the next decision. `None`: no head limits it.
     fn growth(&self, blocked: &mut Blocked, info: &Info) -> Option<u32> {
         blocked.left(&self.workloads.reaches, info, info.home).map(|left| left.free)
     }

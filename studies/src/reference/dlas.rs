@@ -1,6 +1,6 @@
 //! Discretised least attained service as the Tiresias authors' simulator plays it (schedules `dlas` and `dlas-gpu`).
 //!
-//! Three queues, limits 3,250 and 7,200 (GPU-seconds, or seconds held). Queues are lists: who arrives or falls goes to the
+//! Three queues, limits 3,250 and 7,200 (GPU-seconds, or seconds held). Queues are lists: a job that arrives or falls goes to the
 //! end, and after every decision those that wait go behind those that run. One queue is fallen per look. The next look for
 //! a fall is computed as `(limit - seconds held) / GPUs`, which is late for jobs of several GPUs. With a knob, a waiting job
 //! returns to the top once it has waited `knob` times as long as it ran since it was last there.
