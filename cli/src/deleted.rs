@@ -5,10 +5,10 @@
 use apis::Registry;
 use engine::{Job, Record, Scope, State};
 use model::{Fact, JobKey, Timestamp};
+use terminal::out::Failure;
 
-use crate::jobs::{DELETED, Row, end_word};
-use crate::out::Failure;
-use crate::records::{self, Flow, LogSource};
+use local_run::jobs::{DELETED, Row, end_word};
+use local_run::records::{self, Flow, LogSource};
 
 /// A job that was deleted, as it was before its last record.
 pub(crate) struct Deleted {

@@ -2,23 +2,12 @@
 //!
 //! Exit codes: 0 fine, 1 a difference or a failure was found, 2 usage or unreadable input.
 
-mod archive;
-mod columns;
 mod commands;
 mod deleted;
-mod faults;
-mod growing;
 mod help;
-mod jobs;
 mod logging;
-mod manifests;
-mod out;
-mod records;
 mod remote;
-mod requests;
 mod sample;
-mod shell;
-mod view;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -26,12 +15,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use terminal::{completion, out};
 
 #[cfg(feature = "top")]
 use crate::commands::top;
 use crate::commands::{
-    collect, completion, control, crd, log, logs, node_agent, operator, ps, queue, rbac, replay, run, scenario,
-    schedule, simulate, story, test, torchrun, validate, version, voda, wait,
+    collect, control, crd, log, logs, man, node_agent, operator, ps, queue, rbac, replay, scenario, schedule, simulate,
+    story, test, torchrun, validate, version, voda, wait,
 };
 
 /// With musl's own the operator takes up to 1.6 times the processor time.
@@ -57,7 +47,7 @@ struct Arguments {
 enum Command {
     /// Run manifests, or a command, as real processes.
     #[command(aliases = ["submit", "apply"])]
-    Run(run::RunArgs),
+    Run(local_run::RunArgs),
     /// Run manifests with virtual pods in virtual time.
     Simulate(simulate::SimulateArgs),
     /// Find mistakes in manifests, with their place and the right word.
@@ -130,7 +120,7 @@ enum Command {
     /// Print a script that completes commands and options.
     Completion(completion::CompletionArgs),
     /// Print the manual, or write its pages.
-    Man(completion::ManArgs),
+    Man(man::ManArgs),
     /// Small programs for the sample manifests.
     Sample(sample::SampleArgs),
 }
@@ -150,7 +140,7 @@ fn main() -> ExitCode {
     let matches = command.clone().get_matches_from(operator::hyphenated(std::env::args_os()));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => local_run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Operator(args) => operator::run(&args),
@@ -166,7 +156,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Scenario(args) => scenario::run(&args),
         Command::Completion(args) => Ok(completion::completion(&args, command, "trainyard")),
-        Command::Man(args) => completion::man(&args, &command),
+        Command::Man(args) => man::man(&args, &command),
         Command::Version(args) => Ok(version::run(&args)),
         Command::Attach(args) => control::attach(&args),
         Command::Stop(args) => control::stop(&args),

@@ -5,17 +5,18 @@
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
-use event_log::jsonl::Reader;
 use k8s_driver::api_server::{self, error_chain};
 use k8s_driver::election::{Leader, LeaseOptions};
 use k8s_driver::remote_log::{self, DEFAULT_NAMESPACE, Error, Lines, LocateOptions, LocatedLog, Remote, locate};
+use local_run::records::{LogReader, LogSource, RemoteLog};
 use model::Position;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::out::Failure;
+use terminal::out::Failure;
 
 /// Address and credentials of a live operator.
 #[derive(Debug, Clone, Default, Args)]
@@ -60,6 +61,11 @@ impl ServerArgs {
         }
     }
 
+    /// Returns the log of the live operator if one is named, or else that at the path.
+    pub(crate) fn source_or(&self, path: &Path) -> LogSource {
+        if self.given() { LogSource::Remote(Arc::new(self.clone())) } else { LogSource::Path(path.to_owned()) }
+    }
+
     fn options(&self) -> LocateOptions {
         LocateOptions {
             server: self.server.clone().filter(|server| server != "auto"),
@@ -78,20 +84,20 @@ impl fmt::Display for ServerArgs {
     }
 }
 
-/// Opens the whole log of a live operator, up to its present end.
-pub(crate) fn open(args: &ServerArgs) -> Result<Reader<Box<dyn BufRead>>, Failure> {
-    let found = Found::locate(args)?;
-    let lines = found.runtime.block_on(found.remote.log(Position(1), false));
-    found.reader(lines)
-}
+impl RemoteLog for ServerArgs {
+    fn open(&self) -> Result<LogReader, Failure> {
+        let found = Found::locate(self)?;
+        let lines = found.runtime.block_on(found.remote.log(Position(1), false));
+        found.reader(lines)
+    }
 
-/// Opens the present state of a live operator: a log without records that begins with a checkpoint. `None` if the operator is too old to
-/// send it.
-pub(crate) fn open_state(args: &ServerArgs) -> Result<Option<Reader<Box<dyn BufRead>>>, Failure> {
-    let found = Found::locate(args)?;
-    match found.runtime.block_on(found.remote.state()) {
-        Err(Error::Refused { code: 400, .. }) => Ok(None),
-        lines => found.reader(lines).map(Some),
+    /// An operator that is too old does not send its state.
+    fn open_state(&self) -> Result<Option<LogReader>, Failure> {
+        let found = Found::locate(self)?;
+        match found.runtime.block_on(found.remote.state()) {
+            Err(Error::Refused { code: 400, .. }) => Ok(None),
+            lines => found.reader(lines).map(Some),
+        }
     }
 }
 
@@ -118,11 +124,11 @@ impl Found {
     }
 
     /// Reads what the operator sends.
-    fn reader(self, lines: Result<Lines, Error>) -> Result<Reader<Box<dyn BufRead>>, Failure> {
+    fn reader(self, lines: Result<Lines, Error>) -> Result<LogReader, Failure> {
         let lines = lines.map_err(|error| refused(&error, &self.options, self.leader.as_ref()))?;
         let stream = Stream { runtime: self.runtime, lines, rest: Vec::new(), at: 0 };
         let input: Box<dyn BufRead> = Box::new(BufReader::new(stream));
-        Ok(Reader::new(input, self.address)?)
+        Ok(LogReader::new(input, self.address)?)
     }
 }
 

@@ -13,7 +13,7 @@ use kube::api::LogParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::out::{self, Failure};
+use terminal::out::{self, Failure};
 
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use apis::Registry;
 use clap::Args;
 
-use crate::out::{self, Failure};
+use terminal::out::{self, Failure};
 
 /// Arguments of `trainyard crd`.
 #[derive(Debug, Args)]

@@ -9,13 +9,13 @@ use engine::Scope;
 use engine::explain;
 use event_log::disk::{self, SledLog};
 use event_log::{EventLog, jsonl};
+use local_run::records::{self, Flow, LogSource};
 use model::{Position, Timestamp};
 use serde_json::json;
+use terminal::out::{self, Failure};
 
 use crate::commands::story::Output;
-use crate::out::{self, Failure};
-use crate::records::{self, Flow, LogSource};
-use crate::remote::{self, ServerArgs};
+use crate::remote::ServerArgs;
 
 /// Arguments of `trainyard log`.
 #[derive(Debug, Args)]
@@ -117,10 +117,10 @@ fn time(text: &str) -> Result<Timestamp, String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &LogArgs) -> Result<ExitCode, Failure> {
     match &args.command {
-        Command::Ls { path, server } => ls(&LogSource::of(path, server)),
+        Command::Ls { path, server } => ls(&server.source_or(path)),
         Command::Show(args) => show(args),
-        Command::Verify { path, server } => verify(&LogSource::of(path, server)),
-        Command::Export { path, server, to } => export(&LogSource::of(path, server), to.as_deref()),
+        Command::Verify { path, server } => verify(&server.source_or(path)),
+        Command::Export { path, server, to } => export(&server.source_or(path), to.as_deref()),
         Command::Import { file, to } => import(file, to),
         Command::Compact { path, archive } => compact(path, archive.as_deref()),
         Command::Stats { path, output } => stats(path, *output),
@@ -154,7 +154,7 @@ fn ls(source: &LogSource) -> Result<ExitCode, Failure> {
 
 fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     let job = args.job.as_deref().map(|job| job.split_once('/').unwrap_or(("default", job)));
-    records::fold(&LogSource::of(&args.path, &args.server), &mut |state, record| {
+    records::fold(&args.server.source_or(&args.path), &mut |state, record| {
         if record.position.0 > args.to || args.until.is_some_and(|until| record.at > until) {
             return Ok(Flow::Stop);
         }
@@ -188,7 +188,7 @@ fn verify(source: &LogSource) -> Result<ExitCode, Failure> {
     let path = match source {
         LogSource::Path(path) if path.is_dir() => path,
         LogSource::Path(path) => return Ok(verify_lines(jsonl::open(path)?)),
-        LogSource::Server(server) => return Ok(verify_lines(remote::open(server)?)),
+        LogSource::Remote(log) => return Ok(verify_lines(log.open()?)),
     };
     let report = match disk::verify(records::log_dir(path)) {
         Ok(report) => report,
@@ -239,7 +239,7 @@ fn export(source: &LogSource, to: Option<&Path>) -> Result<ExitCode, Failure> {
     let to = to.filter(|to| *to != Path::new("-"));
     let path = match source {
         LogSource::Path(path) => path,
-        LogSource::Server(server) => return export_lines(remote::open(server)?, to),
+        LogSource::Remote(log) => return export_lines(log.open()?, to),
     };
     let dir = records::log_dir(path);
     let damaged = disk::verify(&dir)?.first_bad;

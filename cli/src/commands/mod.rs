@@ -2,22 +2,20 @@
 
 mod cluster;
 pub(crate) mod collect;
-pub(crate) mod completion;
 pub(crate) mod control;
 pub(crate) mod crd;
 pub(crate) mod log;
 pub(crate) mod logs;
+pub(crate) mod man;
 pub(crate) mod node_agent;
 pub(crate) mod operator;
 pub(crate) mod ps;
 pub(crate) mod queue;
 pub(crate) mod rbac;
 pub(crate) mod replay;
-pub(crate) mod run;
 pub(crate) mod scenario;
 pub(crate) mod schedule;
 pub(crate) mod simulate;
-mod stop;
 pub(crate) mod story;
 pub(crate) mod test;
 #[cfg(feature = "top")]

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use clap::Args;
 use node_agent::{Options, Quantity, Taint};
+use terminal::out::{self, Failure};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging::{self, LogFormat};
-use crate::out::{self, Failure};
 
 /// Default log filter. The client's own layer logs every answer above 499 as an error; the agent logs the meaning of
 /// such an answer.

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use k8s_driver::{DryRun, Handles};
+use terminal::out::Failure;
+use terminal::stop::StopSignals;
 
 use self::settings::{Ignored, Settings};
-use super::stop::StopSignals;
 use crate::logging::{self, LogFormat};
-use crate::out::Failure;
 
 /// Default log filter.
 const LOGGED: &str = "info";

@@ -9,30 +9,16 @@ use clap::Args;
 use cluster::runtime::VirtualPods;
 use cluster::{Cluster, Mode};
 use engine::State;
+use local_run::jobs::{self, Row};
+use local_run::records;
 use model::{ContainerState, JobKey, PodPhase, Timestamp};
 use serde_json::{Value, json};
+use terminal::columns;
+use terminal::list::{Shape, yaml};
+use terminal::out::{self, Failure};
 
 use super::story::LogLocation;
-use crate::columns;
 use crate::deleted;
-use crate::jobs::{self, Row};
-use crate::out::{self, Failure};
-use crate::records;
-
-/// Output format of lists and objects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shape {
-    /// A table.
-    Text,
-    /// A table with more columns.
-    Wide,
-    /// One JSON object.
-    Json,
-    /// YAML.
-    Yaml,
-    /// Names, one a line.
-    Name,
-}
 
 /// Arguments of `trainyard ps`.
 #[derive(Debug, Args)]
@@ -106,11 +92,6 @@ fn note_idle(location: &LogLocation, output: Shape, rows: &[Row]) {
 
 fn list(state: &State, rows: &[Row]) -> Value {
     json!({"position": state.stamp.position, "jobs": rows.iter().map(Row::to_json).collect::<Vec<_>>()})
-}
-
-/// Returns an object as YAML.
-pub(super) fn yaml(value: &Value) -> Result<String, Failure> {
-    Ok(format!("{}\n", serde_saphyr::to_string(value)?.trim_end()))
 }
 
 fn print(rows: &[Row], now: Timestamp, wide: bool) {
@@ -208,7 +189,7 @@ fn recorded(state: &State, key: &JobKey) -> Value {
 /// Returns a row for each pod: rank, name, phase, restarts, node, containers.
 pub(super) fn pods(state: &State, key: &JobKey) -> Vec<[String; 6]> {
     let Some(job) = state.job(key) else { return Vec::new() };
-    let places = jobs::places(key, &job);
+    let places = jobs::ranks(key, &job);
     let mut rows = Vec::new();
     for place in &places {
         let pod = job.pods.values().find(|pod| pod.fact.slot.as_ref() == Some(&place.slot));

@@ -8,12 +8,12 @@ use clap::Args;
 use engine::State;
 use engine::queues::forecast::Start;
 use engine::queues::report::{self, QueueState};
+use local_run::records;
 use model::{JobKey, Share, Timestamp};
 use serde_json::{Value, json};
+use terminal::out::{self, Failure};
 
 use super::story::{LogLocation, Output};
-use crate::out::{self, Failure};
-use crate::records;
 
 /// Arguments of `trainyard queue`.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use apis::{Registry, ServedResource};
 use model::Kind;
 use serde_json::Value;
 
-use crate::out;
+use terminal::out;
 
 /// Prints the roles.
 pub(crate) fn run() -> ExitCode {

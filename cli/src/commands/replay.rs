@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use apis::Registry;
 use clap::Args;
 use engine::{Record, Scope, State};
+use local_run::records;
 use model::Event;
 use serde_json::{Value, json};
+use terminal::out::{self, Failure};
 
 use crate::commands::story::Output;
-use crate::out::{self, Failure};
-use crate::records;
 
 /// Jobs whose phases are printed as text.
 const MAX_LISTED_JOBS: usize = 100;

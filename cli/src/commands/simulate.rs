@@ -13,12 +13,14 @@ use cluster::{Cluster, Mode};
 use embedded::kubelet::{Kubelet, PodBehaviour};
 use embedded::{EmbeddedCluster, Session};
 use event_log::MemoryLog;
+use inputs::manifests;
 use simulator::controllers::mpi_operator;
+use terminal::out::{self, Failure, Stream};
 
-use crate::faults::{self, Fault, Faults};
-use crate::manifests;
-use crate::out::{self, Failure, Stream};
-use crate::view::{self, Audience, Form, Progress};
+use local_run::faults::{self, Fault, Faults};
+use local_run::records;
+use local_run::session::{apply, config, duration, flag};
+use local_run::view::{self, Audience, Form, Progress};
 
 /// Maximum number of nodes of a simulation: each is an object in memory.
 const MAX_NODES: i64 = 10_000;
@@ -64,35 +66,6 @@ pub(crate) struct SimulateArgs {
     quiet: bool,
 }
 
-pub(crate) fn duration(text: &str) -> Result<u64, String> {
-    settings::duration::parse_ms(text).map_err(|e| e.to_string())
-}
-
-/// Reads `NAME=VALUE`; a name alone is switched on.
-pub(crate) fn flag(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').unwrap_or((text, "true"));
-    if name.is_empty() {
-        Err(format!("{text}: a name must come before ="))
-    } else {
-        Ok((name.to_owned(), value.to_owned()))
-    }
-}
-
-/// The settings that flags make.
-pub(crate) fn config(flags: &[(String, String)]) -> Result<model::Config, Failure> {
-    let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| serde_json::Value::String(text.clone()));
-    settings::flags::operator_config(&flags.iter().map(|(name, text)| (name.clone(), value(text))).collect()).map_err(
-        |error| match &error {
-            settings::flags::Error::Unknown { name, .. } => {
-                let plain = name.trim_start_matches('-').replace('_', "-");
-                let near = faults::did_you_mean(&plain, settings::flags::names());
-                Failure::new(format!("--flag {name}{near} ({error})"))
-            }
-            _ => Failure::new(format!("--flag: {error}")),
-        },
-    )
-}
-
 /// Rounds of the operator and the MPI operator beside it until nothing moves. Reaching it is a defect: they undo each other's work.
 const MAX_ROUNDS: u32 = 100;
 
@@ -130,7 +103,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     let mut faults = Faults::new(&args.faults);
     let audience = Audience { stream: Stream::Out, form: Form::Text };
     let mut progress = Progress::new(start, audience);
-    let rejected = manifests::apply(&mut session, &manifests)?;
+    let rejected = apply(&mut session, &manifests)?;
     let mut now = start;
     loop {
         settle(&mut session, now)?;
@@ -143,7 +116,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         settle(&mut session, now)?;
         kubelet.plan(session.cluster_mut());
         if args.quiet {
-            progress.take_steps(&mut session);
+            progress.skip(&mut session);
         } else {
             progress.update(&mut session, now);
         }
@@ -157,7 +130,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
     }
     progress.finish();
     if let Some(path) = &args.log {
-        crate::records::export(session.operator.log(), path)?;
+        records::export(session.operator.log(), path)?;
     }
     let succeeded = view::outcomes(&session, &progress)?;
     let stuck: Vec<String> = session

@@ -7,17 +7,17 @@ use apis::Registry;
 use clap::Args;
 use engine::explain::{self, Chain, Line};
 use engine::{Job, Record, Scope, State};
+use local_run::jobs::{self, split};
+use local_run::records::{self, Flow, LogSource};
+use local_run::view::DirOption;
+use local_run::{holder, is_of_runs};
 use model::{JobKey, Phase, Position, Timestamp, Uid};
 use serde_json::{Value, json};
+use terminal::out::{self, Failure};
+use terminal::shell::quoted;
 
-use super::run::data_dir::{holder, is_of_runs};
 use crate::deleted::{Deleted, Deletions};
-use crate::jobs::{self, split};
-use crate::out::{self, Failure};
-use crate::records::{self, Flow, LogSource};
 use crate::remote::ServerArgs;
-use crate::shell::quoted;
-use crate::view::Place;
 
 /// The log to read.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct LogLocation {
 impl LogLocation {
     pub(crate) fn source(&self) -> LogSource {
         let path = self.log.clone().unwrap_or_else(|| self.data_dir.join("log"));
-        LogSource::of(&path, &self.server)
+        self.server.source_or(&path)
     }
 
     /// Returns the data directory, where the log is that of one.
@@ -75,7 +75,7 @@ impl LogLocation {
         match (&self.log, self.server.given()) {
             (Some(log), _) => format!(" --log {}", quoted([log.to_string_lossy()])),
             (None, true) => format!(" --server {}", self.server),
-            (None, false) => Place { data_dir: &self.data_dir }.option(),
+            (None, false) => DirOption { data_dir: &self.data_dir }.text(),
         }
     }
 }

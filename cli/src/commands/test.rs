@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use clap::Args;
 
-use crate::columns::counted;
-use crate::out::{self, Failure};
+use terminal::columns::counted;
+use terminal::out::{self, Failure};
 
 /// Maximum number of differences that are printed of one scenario.
 const MAX_DIFFERENCES: usize = 5;

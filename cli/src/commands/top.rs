@@ -16,16 +16,16 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::State;
+use local_run::jobs::{self, Row};
+use local_run::records;
 use model::JobKey;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGTERM};
+use terminal::out::{self, Failure};
 
 use self::screen::{Details, JobView, Pane, Screen, Snapshot};
+use super::ps;
 use super::story::LogLocation;
-use super::{logs, ps};
-use crate::jobs::{self, Row};
-use crate::out::{self, Failure};
-use crate::records;
 
 /// Polling interval for a log of this machine.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -136,15 +136,15 @@ fn read(location: &LogLocation) -> Result<Snapshot, Failure> {
 /// Returns the last lines that a job's first pod wrote.
 fn output(state: &State, data_dir: &Path, key: &JobKey) -> Vec<String> {
     let Some(job) = state.job(key) else { return Vec::new() };
-    let places = jobs::places(key, &job);
-    let failed = |place: &&jobs::Place| {
+    let places = jobs::ranks(key, &job);
+    let failed = |place: &&jobs::PodRank| {
         let pod = job.pods.values().find(|pod| pod.fact.slot.as_ref() == Some(&place.slot));
         pod.is_some_and(|pod| pod.fact.phase == model::PodPhase::Failed)
     };
     let place = places.iter().find(failed).or_else(|| places.first());
-    let path = place.and_then(|place| logs::newest(data_dir, key, &place.name));
+    let path = place.and_then(|place| local_run::output_files::newest(data_dir, key, &place.name));
     let text = path.map(|path| local::last_output(&path)).unwrap_or_default();
-    let lines: Vec<String> = text.lines().map(|line| crate::view::screen::tame(line, false)).collect();
+    let lines: Vec<String> = text.lines().map(|line| local_run::view::tame(line, false)).collect();
     lines[lines.len().saturating_sub(MAX_LINES)..].to_vec()
 }
 

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use inputs::manifests::{self, Manifests, Server};
 use k8s_driver::api_server;
 use serde_json::json;
+use terminal::columns::counted;
+use terminal::out::{self, Failure};
 use tokio::runtime::Builder;
 
-use crate::columns::counted;
 use crate::commands::story::Output;
-use crate::manifests::{self, Manifests, Server};
-use crate::out::{self, Failure};
 
 /// Arguments of `trainyard validate`.
 #[derive(Debug, Args)]

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use apis::Registry;
 use clap::Args;
 use serde_json::{Value, json};
+use terminal::out;
 
 use super::story::Output;
-use crate::out;
 
 /// Arguments of `trainyard version`.
 #[derive(Debug, Args)]

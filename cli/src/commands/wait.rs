@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use apis::Registry;
 use clap::Args;
+use local_run::jobs;
+use local_run::records;
+use local_run::session::duration;
 use model::{JobKey, Phase};
+use terminal::out::{self, Failure};
 
-use super::simulate::duration;
 use super::story::LogLocation;
-use crate::jobs;
-use crate::out::{self, Failure};
-use crate::records;
 
 /// Polling interval for a log of this machine.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
@@ -51,7 +51,7 @@ impl FromStr for Goal {
             "failed" | "failure" => Self::Failed,
             "deleted" | "delete" => Self::Deleted,
             _ => {
-                let near = crate::faults::did_you_mean(text, known.into_iter());
+                let near = terminal::near::did_you_mean(text, known.into_iter());
                 return Err(format!("wait for {}, phase=WORD{near}", known.join(", ")));
             }
         })

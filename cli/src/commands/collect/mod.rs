@@ -16,11 +16,11 @@ use apis::progress::{PROGRESS, patch, text};
 use apis::{JobApi, Registry};
 use clap::Args;
 use model::Progress;
+use terminal::out::{self, Failure};
+use terminal::stop::StopSignals;
 use tokio::runtime::Builder;
 
 use super::cluster::{Cluster, ClusterArgs};
-use super::stop::StopSignals;
-use crate::out::{self, Failure};
 
 /// Size in bytes above which a file is not read.
 const MAX_BYTES: u64 = 64 << 20;

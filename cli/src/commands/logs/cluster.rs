@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use apis::JobApi;
 use kube::api::LogParams;
+use local_run::jobs::PodRank;
 use model::JobKey;
 use serde_json::Value;
+use terminal::out::{self, Failure};
 use tokio::task::JoinSet;
 
 use super::LogsArgs;
 use super::ranks::{BEGIN_BYTES, Process};
 use crate::commands::cluster::Cluster;
-use crate::jobs::Place;
-use crate::out::{self, Failure};
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub(super) fn print(
     args: &LogsArgs,
     key: &JobKey,
     api: &Arc<dyn JobApi>,
-    places: &[&Place],
+    places: &[&PodRank],
     process: Option<Process>,
 ) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -68,7 +68,7 @@ pub(super) fn print(
 }
 
 /// Returns what a pod wrote first; empty where it wrote nothing yet.
-pub(super) fn begin(args: &LogsArgs, key: &JobKey, api: &Arc<dyn JobApi>, place: &Place) -> Result<String, Failure> {
+pub(super) fn begin(args: &LogsArgs, key: &JobKey, api: &Arc<dyn JobApi>, place: &PodRank) -> Result<String, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let source = Source::new(args, key, api, None).await?;
@@ -151,7 +151,7 @@ impl<'a> Source<'a> {
     }
 
     /// Prints what is written until the job has ended.
-    async fn follow(&self, places: &[&Place]) -> Result<ExitCode, Failure> {
+    async fn follow(&self, places: &[&PodRank]) -> Result<ExitCode, Failure> {
         let (mut known, mut pods, mut readers) = (BTreeSet::new(), BTreeSet::new(), JoinSet::new());
         loop {
             // Pods are looked at after the job: nothing begins once it has ended.

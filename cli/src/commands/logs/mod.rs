@@ -6,25 +6,24 @@
 mod cluster;
 mod ranks;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use apis::Registry;
 use clap::Args;
 use engine::failures::Failures;
-use engine::{Job, Scope, State};
+use engine::{Scope, State};
+use local_run::jobs::{self, PodRank};
+use local_run::output_files::{ContainerOutput, FollowedOutput, LogFile};
+use local_run::records::{self, Flow};
 use model::{JobKey, Phase};
+use terminal::out::{self, Failure};
 
 use self::ranks::Process;
 use super::story::LogLocation;
-use crate::growing::GrowingFile;
-use crate::jobs::{self, Place};
-use crate::out::{self, Failure};
-use crate::records::{self, Flow};
 
 /// Polling interval for followed files.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -76,22 +75,6 @@ pub(crate) struct LogsArgs {
     location: LogLocation,
 }
 
-/// A pod whose output is shown.
-struct Shown {
-    name: String,
-    directory: PathBuf,
-    container: Option<String>,
-}
-
-/// One file of a container's output.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Output {
-    written: SystemTime,
-    incarnation: u32,
-    restart: u32,
-    path: PathBuf,
-}
-
 /// Prints output of pods.
 pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
     let data_dir = args.location.data_dir();
@@ -104,7 +87,7 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
     let (state, failures) = read(args)?;
     let key = jobs::find(&state, args.job.as_deref())?;
     let Some(job) = state.job(&key) else { return Ok(ExitCode::from(out::FOUND)) };
-    let places = jobs::places(&key, &job);
+    let places = jobs::ranks(&key, &job);
     let failed = failures.iter().rev().find(|(job, _)| *job == key).and_then(|(_, failures)| {
         let pod = failures.last()?.pod.as_ref()?;
         places.iter().find(|place| *place.name == *pod.name)
@@ -112,12 +95,13 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
     let has_failed = job.phase.is_terminal() && job.phase != Phase::Succeeded;
     let registry = Registry::all();
     let Some(api) = registry.api_of(&key) else { return Ok(ExitCode::from(out::FOUND)) };
-    let shown_of = |data_dir: &Path, place: &Place| shown(args.container.as_deref(), data_dir, &key, &job, place);
+    let output_of =
+        |data_dir: &Path, pod: &PodRank| ContainerOutput::of(args.container.as_deref(), data_dir, &key, &job, pod);
     let first = places.iter().find(|place| place.rank == 0);
     let process = match args.rank.zip(first) {
         Some((rank, first)) => {
             let begin = match data_dir {
-                Some(data_dir) => begin(&shown_of(data_dir, first), args.previous)?,
+                Some(data_dir) => begin(&output_of(data_dir, first), args.previous)?,
                 None => cluster::begin(args, &key, api, first)?,
             };
             let trains = places.iter().filter(|place| !place.once).count();
@@ -132,7 +116,7 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
     let Some(data_dir) = data_dir else {
         return cluster::print(args, &key, api, &chosen, process);
     };
-    let shown: Vec<Shown> = chosen.iter().map(|place| shown_of(data_dir, place)).collect();
+    let shown: Vec<ContainerOutput> = chosen.iter().map(|place| output_of(data_dir, place)).collect();
     if args.follow {
         return follow(args, &key, shown, process);
     }
@@ -151,8 +135,8 @@ pub(crate) fn run(args: &LogsArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Returns what a pod wrote first; empty where it wrote nothing yet.
-fn begin(shown: &Shown, previous: bool) -> Result<String, Failure> {
-    let Some(Output { path, .. }) = shown.file(previous) else { return Ok(String::new()) };
+fn begin(output: &ContainerOutput, previous: bool) -> Result<String, Failure> {
+    let Some(LogFile { path, .. }) = output.file(previous) else { return Ok(String::new()) };
     let mut bytes = Vec::new();
     let read = File::open(&path).and_then(|file| file.take(ranks::BEGIN_BYTES).read_to_end(&mut bytes));
     read.map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
@@ -187,9 +171,9 @@ fn read(args: &LogsArgs) -> Result<(State, Vec<(JobKey, Failures)>), Failure> {
 fn choose<'a>(
     args: &LogsArgs,
     key: &JobKey,
-    places: &'a [Place],
-    failed: Option<&'a Place>,
-) -> Result<Vec<&'a Place>, Failure> {
+    places: &'a [PodRank],
+    failed: Option<&'a PodRank>,
+) -> Result<Vec<&'a PodRank>, Failure> {
     let name = jobs::written(key);
     let last = places.len().saturating_sub(1);
     if let Some(rank) = args.rank {
@@ -200,7 +184,7 @@ fn choose<'a>(
         });
     }
     if let Some(pod) = &args.pod {
-        let near = || crate::faults::did_you_mean(pod, places.iter().map(|place| &*place.name));
+        let near = || terminal::near::did_you_mean(pod, places.iter().map(|place| &*place.name));
         let place = places.iter().find(|place| place.name == *pod);
         return place
             .map(|place| vec![place])
@@ -215,54 +199,6 @@ fn choose<'a>(
         out::warn(&format!("rank {}{why}, of 0 to {last}; --rank N shows another, --all shows all", place.rank));
     }
     Ok(place.into_iter().collect())
-}
-
-fn shown(container: Option<&str>, data_dir: &Path, key: &JobKey, job: &Job, place: &Place) -> Shown {
-    let pod = job.pods.values().find(|pod| *pod.fact.name == *place.name);
-    let main = pod.and_then(|pod| pod.fact.containers.iter().find(|container| container.main));
-    Shown {
-        name: place.name.clone(),
-        directory: data_dir.join("logs").join(&*key.namespace).join(&place.name),
-        container: container.or_else(|| main.map(|container| &*container.name)).map(str::to_owned),
-    }
-}
-
-impl Shown {
-    /// Returns the file of the last run, or of the one before.
-    fn file(&self, previous: bool) -> Option<Output> {
-        let mut present = outputs(&self.directory, self.container.as_deref());
-        let last = present.pop();
-        if previous { present.pop() } else { last }
-    }
-}
-
-/// Returns the file that a pod's container wrote last.
-#[cfg(feature = "top")]
-pub(super) fn newest(data_dir: &Path, key: &JobKey, pod: &str) -> Option<PathBuf> {
-    outputs(&data_dir.join("logs").join(&*key.namespace).join(pod), None).pop().map(|output| output.path)
-}
-
-/// Returns the files of a container, those of earlier attempts included, oldest first; of the container that wrote last where none is
-/// named. Each attempt numbers its files from 0, so they are ordered by time.
-fn outputs(directory: &Path, container: Option<&str>) -> Vec<Output> {
-    let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
-    let earlier = entries(directory).filter(|entry| entry.file_name().to_string_lossy().starts_with("previous-"));
-    let files = entries(directory).chain(earlier.flat_map(|entry| entries(&entry.path())));
-    let mut found: Vec<(String, Output)> = files
-        .filter_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let (container, (incarnation, restart)) = local::log_run(&name)?;
-            let output =
-                Output { written: entry.metadata().ok()?.modified().ok()?, incarnation, restart, path: entry.path() };
-            Some((container.to_owned(), output))
-        })
-        .collect();
-    let newest = found.iter().max_by_key(|(_, output)| output.written).map(|(container, _)| container.clone());
-    let wanted = container.map(str::to_owned).or(newest);
-    found.retain(|(container, _)| Some(container) == wanted.as_ref());
-    let mut outputs: Vec<Output> = found.into_iter().map(|(_, output)| output).collect();
-    outputs.sort();
-    outputs
 }
 
 /// Prints a file, or its last lines; of a process, what that wrote.
@@ -290,17 +226,15 @@ fn labelled(lines: &[&str], pod: Option<&str>) -> String {
     lines.iter().fold(String::new(), |text, line| text + &label + line + "\n")
 }
 
-/// A pod whose output is followed.
-struct Followed {
-    shown: Shown,
-    file: Option<GrowingFile>,
-    /// The process whose lines are shown.
-    process: Option<Process>,
-}
-
 /// Prints what is written until the job has ended, or its run has.
-fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>, process: Option<Process>) -> Result<ExitCode, Failure> {
-    let mut followed: Vec<Followed> = shown.into_iter().map(|shown| Followed { shown, file: None, process }).collect();
+fn follow(
+    args: &LogsArgs,
+    key: &JobKey,
+    shown: Vec<ContainerOutput>,
+    process: Option<Process>,
+) -> Result<ExitCode, Failure> {
+    let mut followed: Vec<FollowedOutput> = shown.into_iter().map(FollowedOutput::new).collect();
+    let counts = |line: &str| process.is_none_or(|process| process.text_of(line).is_some());
     let mut looked: Option<Instant> = None;
     let (mut is_over, mut is_left) = (false, false);
     loop {
@@ -313,7 +247,7 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>, process: Option<Proc
         }
         // Read after the job was seen to have ended: nothing comes after that.
         for one in &mut followed {
-            one.step(args.tail, is_over, &mut |pod, text| {
+            one.step(args.tail, &counts, is_over, &mut |pod, text| {
                 out::print(&labelled(&lines_of(text, process), args.all.then_some(pod)));
             })?;
         }
@@ -325,75 +259,4 @@ fn follow(args: &LogsArgs, key: &JobKey, shown: Vec<Shown>, process: Option<Proc
         }
         std::thread::sleep(POLL_INTERVAL);
     }
-}
-
-impl Followed {
-    /// Hands on what was written since the last step, with the pod's name; with `last` also a line without an end.
-    fn step(&mut self, tail: Option<usize>, last: bool, each: &mut dyn FnMut(&str, &str)) -> Result<(), Failure> {
-        let newest = self.shown.file(false);
-        if self.file.as_ref().map(GrowingFile::path) != newest.as_ref().map(|output| &*output.path) {
-            // The rest of the file of the run before.
-            self.drain(true, each)?;
-            let start = match (&newest, tail) {
-                (Some(output), Some(lines)) if self.file.is_none() => start_of_last(&output.path, lines, self.process)?,
-                _ => 0,
-            };
-            self.file = newest.map(|output| GrowingFile::from(output.path, start));
-        }
-        self.drain(last, each)
-    }
-
-    fn drain(&mut self, last: bool, each: &mut dyn FnMut(&str, &str)) -> Result<(), Failure> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        file.read(last, &mut |text| each(&self.shown.name, text))
-    }
-}
-
-/// Output of jobs that another process runs, as it is written.
-pub(super) struct JobOutput {
-    data_dir: PathBuf,
-    /// Files that were written before are of earlier attempts.
-    since: SystemTime,
-    pods: BTreeMap<String, Followed>,
-}
-
-impl JobOutput {
-    /// Output of a data directory's pods from now on.
-    pub(super) fn new(data_dir: &Path) -> Self {
-        Self { data_dir: data_dir.to_owned(), since: SystemTime::now(), pods: BTreeMap::new() }
-    }
-
-    /// Hands on what a job's pods have written since the last step, with the pods' names; with `last` also a line without an end.
-    pub(super) fn step(
-        &mut self,
-        key: &JobKey,
-        job: &Job,
-        last: bool,
-        each: &mut dyn FnMut(&str, &str),
-    ) -> Result<(), Failure> {
-        for place in jobs::places(key, job) {
-            let shown = shown(None, &self.data_dir, key, job, &place);
-            let id = format!("{}/{}", key.namespace, place.name);
-            if !self.pods.contains_key(&id) && shown.file(false).is_none_or(|file| file.written < self.since) {
-                continue;
-            }
-            self.pods.entry(id).or_insert(Followed { shown, file: None, process: None }).step(None, last, each)?;
-        }
-        Ok(())
-    }
-}
-
-/// Returns the byte at which the last lines of a file begin; of a process, those that it wrote.
-fn start_of_last(path: &Path, lines: usize, process: Option<Process>) -> Result<u64, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
-    let is_shown = |line: &[u8]| process.is_none_or(|one| one.text_of(&String::from_utf8_lossy(line)).is_some());
-    let (mut start, mut left) = (bytes.len(), lines);
-    for line in bytes.split_inclusive(|byte| *byte == b'\n').rev() {
-        if left == 0 {
-            break;
-        }
-        start = start.saturating_sub(line.len());
-        left = left.saturating_sub(usize::from(is_shown(line)));
-    }
-    Ok(u64::try_from(start).unwrap_or_default())
 }

@@ -5,7 +5,7 @@
 
 use model::last_words::prefixed;
 
-use crate::out::Failure;
+use terminal::out::Failure;
 
 /// Bytes of the output of a pod in which local ranks are looked for.
 pub(super) const BEGIN_BYTES: u64 = 1 << 20;

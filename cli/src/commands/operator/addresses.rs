@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::out::Failure;
+use terminal::out::Failure;
 
 /// Port of the log.
 pub(super) const LOG_PORT: u16 = 8443;

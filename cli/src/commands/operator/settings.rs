@@ -13,10 +13,10 @@ use k8s_driver::{Format, HttpOptions, JobFilter, LeaseSettings, Options, TlsFile
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use settings::{duration, flags};
+use terminal::out::Failure;
 
 use super::addresses::{LOG_PORT, address, original_address, pod_address};
 use crate::logging::LogFormat;
-use crate::out::Failure;
 
 /// Settings; the file may set each of them as well.
 #[derive(Debug, Default, Args, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use crate::out::{self, Failure};
+use terminal::out::{self, Failure};
 
 /// Arguments of `trainyard scenario`.
 #[derive(Debug, Args)]

@@ -9,9 +9,9 @@ use model::Text;
 use scheduler::Micros;
 use studies::sim::StudyOutcome;
 use studies::summary::seconds;
+use terminal::out;
 
 use super::recorded::Told;
-use crate::out;
 
 /// Jobs that differ and are named.
 const SHOWN_MAX: usize = 10;

@@ -13,10 +13,10 @@ use studies::report::{self, Shown};
 use studies::rows::{self, RowHead};
 use studies::sim::{self, Settings, StudyOutcome};
 use studies::summary::{Summary, ratio, seconds};
+use terminal::out::{self, Failure};
 
 use super::provenance;
 use super::study::{Setup, write};
-use crate::out::{self, Failure};
 
 /// Arguments of `trainyard schedule compare`.
 #[derive(Debug, Args)]

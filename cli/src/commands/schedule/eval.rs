@@ -17,9 +17,9 @@ use scheduler::{
     Curve, GpuMicros, GpuType, JobError, JobView, Memory, Micros, PolicyInput, Speed, Speeds, allocate, by_name,
 };
 use serde_json::{Map, Value, json};
+use terminal::out::{self, Failure};
 
 use crate::commands::schedule::vectors::Place;
-use crate::out::{self, Failure};
 
 /// Arguments of `trainyard schedule eval`.
 #[derive(Debug, Args)]

@@ -18,9 +18,9 @@ mod vectors;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use terminal::out::Failure;
 
 pub(crate) use self::decimal::fixed;
-use crate::out::Failure;
 
 /// Arguments of `trainyard schedule`.
 #[derive(Debug, Args)]

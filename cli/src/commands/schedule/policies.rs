@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
+use terminal::columns;
+use terminal::out;
 
-use crate::columns;
 use crate::commands::story::Output;
-use crate::out;
 
 /// Arguments of `trainyard schedule policies`.
 #[derive(Debug, Args)]

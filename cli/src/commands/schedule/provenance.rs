@@ -5,13 +5,13 @@ use std::io;
 use std::path::Path;
 
 use event_log::EventLog as _;
+use inputs::archive;
+use local_run::records;
 use studies::report::{Input, Provenance};
+use terminal::out::Failure;
+use terminal::shell::quoted;
 
-use crate::archive;
 use crate::commands::version;
-use crate::out::Failure;
-use crate::records;
-use crate::shell::quoted;
 
 /// Returns the provenance of a report that was made from these files.
 ///

@@ -11,9 +11,9 @@ use scheduler::placement::Node;
 use scheduler::{GpuType, Micros};
 use studies::input::{Cluster, OnBadRow, Trace, TraceJob, Workload};
 use studies::sim::{ClusterSetup, Workers};
+use terminal::out::Failure;
 
-use crate::out::Failure;
-use crate::records::{self, Flow, LogSource};
+use local_run::records::{self, Flow, LogSource};
 
 /// Name by which the queue of jobs that name none is chosen.
 const ROOT: &str = "root";

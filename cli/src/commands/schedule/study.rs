@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use local_run::session::duration;
 use scheduler::Micros;
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
 use studies::lineup::Candidate;
@@ -16,11 +17,10 @@ use studies::report::{self, Shown};
 use studies::rows;
 use studies::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
 use studies::summary::{Summary, seconds};
+use terminal::out::{self, Failure};
 
 use super::recorded::{self, Recorded, RecordedArgs};
 use super::{check, provenance};
-use crate::commands::simulate::duration;
-use crate::out::{self, Failure};
 
 /// Workload and settings of a study.
 #[derive(Debug, Args)]

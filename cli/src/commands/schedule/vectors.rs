@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
+use terminal::out::Failure;
 
 use crate::commands::schedule::decimal::fixed;
-use crate::out::Failure;
 
 /// A value in the file and the way to it.
 #[derive(Debug, Clone)]

@@ -8,9 +8,9 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Row as TableRow, Table, TableState, Wrap};
+use terminal::columns::{counted, span};
 
-use crate::columns::{counted, span};
-use crate::jobs::{self, Row};
+use local_run::jobs::{self, Row};
 
 /// Rows for jobs at most before the lower part gets less than half.
 const MIN_LOWER_ROWS: u16 = 8;

@@ -11,6 +11,7 @@ use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::AttachParams;
+use terminal::out::{self, Failure, Stream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -18,7 +19,6 @@ use tokio::sync::mpsc;
 use super::job::{self, API, JOBS};
 use super::sync_pod::exit_code;
 use crate::commands::cluster::{Cluster, failed};
-use crate::out::{self, Failure, Stream};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;

@@ -7,10 +7,10 @@ use apis::jobqueue;
 use apis::torchrunjob::{NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
 use model::Timestamp;
 use serde_json::Value;
+use terminal::columns;
+use terminal::out::Failure;
 
-use crate::columns;
 use crate::commands::cluster::Cluster;
-use crate::out::Failure;
 
 /// Path of group and version of the jobs.
 pub(super) const API: &str = "/apis/torchrun.ai/v1alpha1";

@@ -10,11 +10,11 @@ use apis::{api::PodApi as _, torchrunjob::TorchrunJob};
 use clap::Args;
 use kube::api::LogParams;
 use serde_json::Value;
+use terminal::out::{self, Failure};
 use tokio::task::JoinSet;
 
 use super::job::{self, API, JOBS, text};
 use crate::commands::cluster::Cluster;
-use crate::out::{self, Failure};
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

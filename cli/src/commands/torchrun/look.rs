@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use clap::Args;
 use serde_json::{Value, json};
+use terminal::columns;
+use terminal::list::{Shape, yaml};
+use terminal::out::{self, Failure};
 
 use super::job::{self, API, JOBS, text};
-use crate::columns;
 use crate::commands::cluster::Cluster;
-use crate::commands::ps::{Shape, yaml};
-use crate::out::{self, Failure};
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]

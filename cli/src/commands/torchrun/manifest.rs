@@ -7,17 +7,17 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use apis::api::ReferenceApi as _;
 use apis::torchrunjob::{API_VERSION, KIND, TorchrunJob, uploads};
+use apis::api::ReferenceApi as _;
 use apis::{Referenced, Resource, jobqueue};
+use inputs::manifests;
 use model::{SpecFact, Text};
 use serde_json::{Map, Value, json};
+use terminal::out::Failure;
+use terminal::shell::quoted;
 
 use super::job::{queue, text};
 use super::submit::SubmitArgs;
-use crate::manifests;
-use crate::out::Failure;
-use crate::shell::quoted;
 
 /// Kind of the queues.
 const QUEUE_KIND: &str = apis::torchrunqueue::KIND;

@@ -18,12 +18,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Command, FromArgMatches as _, Subcommand};
 use serde_json::json;
+use terminal::completion::{self, CompletionArgs};
+use terminal::out::{self, Failure};
 use tokio::runtime::Builder;
 
 use self::job::{API, JOBS, text};
 use super::cluster::{Cluster, ClusterArgs};
-use super::completion::{self, CompletionArgs};
-use crate::out::{self, Failure};
 
 /// The name by which kubectl calls this program.
 pub(crate) const PLUGIN: &str = "kubectl-torchrun";

@@ -11,19 +11,19 @@ use std::time::Duration;
 use apis::torchrunjob::GENERATION;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use inputs::archive::{self, Archive, DEFAULT_MAX_BYTES, Source};
 use serde_json::{Value, json};
 use settings::{Quantity, duration};
+use terminal::columns::counted;
+use terminal::list::yaml;
+use terminal::out::{self, Failure};
 
 use super::job::{self, API, JOBS, QUEUES, queue, text};
 use super::logs;
 use super::manifest::{self, Submission};
 use super::sync_pod::SyncPod;
 use super::upload::upload;
-use crate::archive::{self, Archive, DEFAULT_MAX_BYTES, Source};
-use crate::columns::counted;
 use crate::commands::cluster::{Cluster, ClusterArgs};
-use crate::commands::ps::yaml;
-use crate::out::{self, Failure};
 
 /// What is uploaded.
 #[derive(Debug, Args)]

@@ -9,13 +9,13 @@ use apis::{api::UploadApi as _, torchrunjob::TorchrunJob};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess};
 use serde_json::Value;
+use terminal::out::{self, Failure};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::job::{self, API, JOBS, text};
 use super::upload::{Broken, Input, Receiver};
 use crate::commands::cluster::Cluster;
-use crate::out::{self, Failure};
 
 /// Interval between two looks at a job.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

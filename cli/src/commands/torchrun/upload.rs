@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use indicatif::ProgressBar;
 
-use crate::archive::{Archive, size};
-use crate::out::{self, Failure};
+use inputs::archive::{Archive, size};
+use terminal::out::{self, Failure};
 
 /// Connections that may break one after the other without a byte in between.
 const MAX_IDLE_TRIES: u32 = 5;

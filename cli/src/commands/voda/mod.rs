@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command, FromArgMatches as _, Subcommand};
+use inputs::manifests;
 use jiff::tz::TimeZone;
 use serde_json::Value;
+use terminal::list::yaml;
+use terminal::out::{self, Failure};
 use tokio::runtime::Builder;
 
 use self::jobs::{ApiServer, Refusal, Voda};
 use super::cluster::{Cluster, ClusterArgs};
-use super::ps::yaml;
-use crate::manifests;
-use crate::out::{self, Failure};
 
 /// The name by which this program is Voda's command.
 pub(crate) const COMMAND: &str = "voda";

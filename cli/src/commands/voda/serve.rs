@@ -19,14 +19,14 @@ use jiff::tz::TimeZone;
 use k8s_driver::listener;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use terminal::out::{self, Failure};
+use terminal::stop::StopSignals;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::allocation;
 use super::jobs::{ApiServer, Refusal, Voda};
 use super::metrics::Metrics;
-use crate::commands::stop::StopSignals;
-use crate::out::{self, Failure};
 
 /// Arguments of `voda serve`.
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use engine::{Job, Record, State};
+use local_run::jobs::written;
 use model::{Fact, JobFact, OwnedFact, PodFact, SpecFact, Timestamp, Uid};
 use serde_json::{Value, json};
 
@@ -13,7 +14,6 @@ use super::manifest::Unknown;
 use super::pods;
 use super::recorded::RecordedStep;
 use super::recording::Recording;
-use crate::jobs::written;
 
 impl Recording {
     /// Takes in a record about the job.
@@ -95,7 +95,7 @@ impl Recording {
 
     /// The name of an object of the job's namespace, as scenarios write it.
     fn name(&self, name: &str) -> String {
-        crate::jobs::name_in(&self.key.namespace, name)
+        local_run::jobs::name_in(&self.key.namespace, name)
     }
 
     fn edited(&mut self, spec: &SpecFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {

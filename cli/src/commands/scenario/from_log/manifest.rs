@@ -16,9 +16,9 @@ use engine::{Record, Scope};
 use model::json::{merge_patch, merge_patch_of};
 use model::{Fact, JobKey, Position, SpecFact, Term, Text, Timestamp};
 use serde_json::{Map, Value, json};
+use terminal::out::Failure;
 
-use crate::jobs::written;
-use crate::out::Failure;
+use local_run::jobs::written;
 
 /// Maximum number of differences that are named of a manifest that does not fit.
 const MAX_DIFFERENCES: usize = 3;

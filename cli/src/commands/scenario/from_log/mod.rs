@@ -23,15 +23,15 @@ use clap::Args;
 use cluster::runtime::VirtualPods;
 use cluster::{Cluster, Mode};
 use engine::{Scope, State};
+use local_run::jobs;
+use local_run::records::{self, Flow, LogSource};
+use local_run::session::flag;
 use model::{Fact, JobKey, Text};
 use serde_json::Value;
+use terminal::out::{self, Failure};
 
 use self::manifest::Manifests;
 use self::recording::Recording;
-use crate::commands::simulate::flag;
-use crate::jobs;
-use crate::out::{self, Failure};
-use crate::records::{self, Flow, LogSource};
 
 /// Maximum number of differences between the log and the scenario's run that are reported.
 const MAX_DIFFERENCES: usize = 5;
@@ -148,7 +148,7 @@ fn documents(files: &[PathBuf]) -> Result<Vec<Value>, Failure> {
     let mut objects = Vec::new();
     for file in files {
         // One file at a time: versions of one object in different files are no mistake.
-        let found = crate::manifests::examine(std::slice::from_ref(file));
+        let found = inputs::manifests::examine(std::slice::from_ref(file));
         if found.unusable {
             let problems: Vec<String> = found.problems.iter().map(|problem| problem.line(true)).collect();
             return Err(Failure::new(problems.join("\ntrainyard: ")));

@@ -4,12 +4,12 @@
 
 use std::fmt::Write as _;
 
+use local_run::jobs::written;
 use model::Timestamp;
 use serde_json::{Value, json};
 use settings::duration;
 
 use super::recorded::RecordedScenario;
-use crate::jobs::written;
 
 /// Words that YAML reads as something else than text.
 const RESERVED: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan"];
