@@ -15,13 +15,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use plugins::{collect, torchrun, voda};
 use terminal::{completion, out};
 
 #[cfg(feature = "top")]
 use crate::commands::top;
 use crate::commands::{
-    collect, control, crd, log, logs, man, node_agent, operator, ps, queue, rbac, replay, scenario, schedule, simulate,
-    story, test, torchrun, validate, version, voda, wait,
+    control, crd, log, logs, man, node_agent, operator, ps, queue, rbac, replay, scenario, schedule, simulate, story,
+    test, validate, version, wait,
 };
 
 /// With musl's own the operator takes up to 1.6 times the processor time.

@@ -15,6 +15,7 @@
 )]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod decimal;
 pub mod duration;
 pub mod flags;
 pub mod quantity;

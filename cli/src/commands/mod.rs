@@ -1,7 +1,5 @@
 //! One module per command: its arguments, and what it does with the crates below.
 
-mod cluster;
-pub(crate) mod collect;
 pub(crate) mod control;
 pub(crate) mod crd;
 pub(crate) mod log;
@@ -20,8 +18,6 @@ pub(crate) mod story;
 pub(crate) mod test;
 #[cfg(feature = "top")]
 pub(crate) mod top;
-pub(crate) mod torchrun;
 pub(crate) mod validate;
 pub(crate) mod version;
-pub(crate) mod voda;
 pub(crate) mod wait;

@@ -12,13 +12,13 @@ use apis::JobApi;
 use kube::api::LogParams;
 use local_run::jobs::PodRank;
 use model::JobKey;
+use plugins::cluster::Cluster;
 use serde_json::Value;
 use terminal::out::{self, Failure};
 use tokio::task::JoinSet;
 
 use super::LogsArgs;
 use super::ranks::{BEGIN_BYTES, Process};
-use crate::commands::cluster::Cluster;
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

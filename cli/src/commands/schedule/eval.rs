@@ -19,7 +19,7 @@ use scheduler::{
 use serde_json::{Map, Value, json};
 use terminal::out::{self, Failure};
 
-use crate::commands::schedule::vectors::Place;
+use crate::commands::schedule::vectors::VectorValue;
 
 /// Arguments of `trainyard schedule eval`.
 #[derive(Debug, Args)]
@@ -29,7 +29,7 @@ pub(crate) struct EvalArgs {
 }
 
 /// Computes one vector; adds the problems of parts that were left out.
-type Section = fn(&Place<'_>, &mut Vec<Failure>) -> Result<Value, Failure>;
+type Section = fn(&VectorValue<'_>, &mut Vec<Failure>) -> Result<Value, Failure>;
 
 const SECTIONS: [(&str, Section); 6] = [
     ("allocation", allocation),
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     let text = std::fs::read_to_string(&args.file).map_err(|e| Failure::new(format!("{file}: {e}")))?;
     let vectors: Value = serde_json::from_str(&text).map_err(|e| Failure::new(format!("{file}: {e}")))?;
     let mut left_out = Vec::new();
-    let results = evaluate(&Place::root(&vectors), &mut left_out);
+    let results = evaluate(&VectorValue::root(&vectors), &mut left_out);
     let results = results.map_err(|e| Failure::new(format!("{file}: {e}")))?;
     for complaint in &left_out {
         eprintln!("trainyard: {file}: {complaint}");
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &EvalArgs) -> Result<ExitCode, Failure> {
     Ok(if left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
-fn evaluate(file: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Map<String, Value>, Failure> {
+fn evaluate(file: &VectorValue<'_>, left_out: &mut Vec<Failure>) -> Result<Map<String, Value>, Failure> {
     let mut results = Map::new();
     let mut sections = 0;
     for (name, section) in SECTIONS {
@@ -81,13 +81,13 @@ fn evaluate(file: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Map<String,
 const MICRO: u32 = 6;
 const NANO: u32 = 9;
 
-fn secs(place: &Place<'_>) -> Result<Micros, Failure> {
+fn secs(place: &VectorValue<'_>) -> Result<Micros, Failure> {
     place.number(MICRO).map(Micros)
 }
 
 /// A job of a vector; what the vector leaves out is as it is at submission (`num` as large as `min`, linear speed, never
 /// started). Sizes are checked by the allocation.
-fn job(place: &Place<'_>) -> Result<JobView, Failure> {
+fn job(place: &VectorValue<'_>) -> Result<JobView, Failure> {
     let or = |key, default| place.given(key)?.map_or(Ok(default), |value| value.count());
     let min = place.get("min")?.count()?;
     let max = place.get("max")?.count()?;
@@ -101,7 +101,7 @@ fn job(place: &Place<'_>) -> Result<JobView, Failure> {
     let speeds = match place.given("speedup")? {
         None => Speeds::single(Curve::linear(max.min(MAX_GPUS))),
         Some(table) => {
-            let speed = |entry: &Place<'_>| entry.number(NANO).map(Speed);
+            let speed = |entry: &VectorValue<'_>| entry.number(NANO).map(Speed);
             Speeds::single(Curve::new(table.items()?.iter().map(speed).collect::<Result<Vec<_>, _>>()?))
         }
     };
@@ -118,7 +118,7 @@ fn job(place: &Place<'_>) -> Result<JobView, Failure> {
 const MAX_GPUS: u32 = 100_000;
 
 /// An invalid job gets nothing and is reported; the others are not affected.
-fn allocation(vector: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Value, Failure> {
+fn allocation(vector: &VectorValue<'_>, left_out: &mut Vec<Failure>) -> Result<Value, Failure> {
     let algorithm = vector.get("algorithm")?;
     let policy = by_name(algorithm.text()?).map_err(|error| algorithm.error(&error.to_string()))?;
     let gpus = vector.get("total_gpus")?.count()?;
@@ -139,19 +139,19 @@ fn allocation(vector: &Place<'_>, left_out: &mut Vec<Failure>) -> Result<Value, 
 }
 
 /// Counts by name, such as slots by node or workers by job.
-fn counts(place: &Place<'_>) -> Result<BTreeMap<Text, u32>, Failure> {
+fn counts(place: &VectorValue<'_>) -> Result<BTreeMap<Text, u32>, Failure> {
     place.members()?.into_iter().map(|(name, count)| Ok((Text::from(name), count.count()?))).collect()
 }
 
 /// Names in an array, or the names of an object's members.
-fn names(place: &Place<'_>) -> Result<Vec<Text>, Failure> {
+fn names(place: &VectorValue<'_>) -> Result<Vec<Text>, Failure> {
     if place.is_array() {
         return place.items()?.iter().map(|item| item.text().map(Text::from)).collect();
     }
     Ok(place.members()?.into_iter().map(|(name, _)| Text::from(name)).collect())
 }
 
-fn placement(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
+fn placement(vector: &VectorValue<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let mut slots = counts(&vector.get("nodes")?)?;
     let mut before = Placement::new();
     let mut results = Vec::new();
@@ -187,7 +187,7 @@ fn placed(plan: &Plan, nodes: &[Node]) -> Value {
     })
 }
 
-fn plan(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
+fn plan(vector: &VectorValue<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let running: BTreeSet<Text> = names(&vector.get("running")?)?.into_iter().collect();
     let changes = changes(&counts(&vector.get("old")?)?, &counts(&vector.get("new")?)?, &running);
     Ok(changes.map_or(
@@ -196,7 +196,7 @@ fn plan(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     ))
 }
 
-fn queue_rule(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
+fn queue_rule(vector: &VectorValue<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let status = vector.get("status")?;
     let running = match status.text()? {
         "Running" => true,
@@ -212,7 +212,7 @@ fn queue_rule(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure
 }
 
 /// Returns the values learnt from the rows, in the shape of the document that the original collector writes.
-fn collector(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
+fn collector(vector: &VectorValue<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let document = vector.get("document")?;
     let total = document.get("total_epochs")?.count()?;
     let sizes: Vec<u32> = (document.get("epoch_time_sec")?.members()?.into_iter())
@@ -271,7 +271,7 @@ fn billionths(n: u64) -> f64 {
 }
 
 /// The full name of a submitted job: its name and the time of submission on a clock of 24 hours.
-fn job_name(vector: &Place<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
+fn job_name(vector: &VectorValue<'_>, _: &mut Vec<Failure>) -> Result<Value, Failure> {
     let submit = vector.get("submit")?;
     let digits: String = submit.text()?.chars().filter(char::is_ascii_digit).collect();
     let valid = format!("{}Z", submit.text()?);
@@ -290,7 +290,8 @@ mod tests {
     fn evaluated(text: &str) -> Result<Value, String> {
         let value = serde_json::from_str(text).unwrap();
         let mut left_out = Vec::new();
-        let results = evaluate(&Place::root(&value), &mut left_out).map(Value::Object).map_err(|e| e.to_string())?;
+        let results =
+            evaluate(&VectorValue::root(&value), &mut left_out).map(Value::Object).map_err(|e| e.to_string())?;
         match left_out.first() {
             None => Ok(results),
             Some(complaint) => Err(format!("{results}; {complaint}")),
@@ -301,7 +302,7 @@ mod tests {
     fn the_vectors_come_out_as_expected() {
         let vectors: Value =
             serde_json::from_str(include_str!("../../../../scheduler/tests/vectors/voda.json")).unwrap();
-        let results = evaluate(&Place::root(&vectors), &mut Vec::new()).unwrap();
+        let results = evaluate(&VectorValue::root(&vectors), &mut Vec::new()).unwrap();
         let mut checked = 0;
         for (section, _) in SECTIONS {
             for vector in vectors[section].as_array().unwrap() {

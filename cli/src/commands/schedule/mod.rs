@@ -4,7 +4,6 @@
 mod check;
 #[cfg(feature = "studies")]
 mod compare;
-mod decimal;
 mod eval;
 mod policies;
 #[cfg(feature = "studies")]
@@ -19,8 +18,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use terminal::out::Failure;
-
-pub(crate) use self::decimal::fixed;
 
 /// Arguments of `trainyard schedule`.
 #[derive(Debug, Args)]

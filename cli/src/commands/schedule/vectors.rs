@@ -5,16 +5,16 @@ use std::fmt::Write;
 use serde_json::{Map, Value};
 use terminal::out::Failure;
 
-use crate::commands::schedule::decimal::fixed;
+use settings::decimal::fixed;
 
 /// A value in the file and the way to it.
 #[derive(Debug, Clone)]
-pub(super) struct Place<'v> {
+pub(super) struct VectorValue<'v> {
     value: &'v Value,
     path: String,
 }
 
-impl<'v> Place<'v> {
+impl<'v> VectorValue<'v> {
     /// The whole file.
     pub(super) fn root(value: &'v Value) -> Self {
         Self { value, path: String::new() }

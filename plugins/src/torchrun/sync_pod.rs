@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::job::{self, API, JOBS, text};
 use super::upload::{Broken, Input, Receiver};
-use crate::commands::cluster::Cluster;
+use crate::cluster::Cluster;
 
 /// Interval between two looks at a job.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ pub(super) struct SyncPod<'a> {
 }
 
 /// What is known of an upload.
-enum Standing {
+enum UploadState {
     /// The pod waits for it.
     Awaited { pod: String, container: String, file: String },
     /// It was taken.
@@ -62,15 +62,15 @@ impl<'a> SyncPod<'a> {
     }
 
     /// Returns what is known of the upload. An API server that does not answer for a while is waited for.
-    async fn standing(&self) -> Result<Standing, Failure> {
+    async fn state_of(&self) -> Result<UploadState, Failure> {
         match self.look().await {
-            Err(failure) if failure.is_passing() => Ok(Standing::NotYet(failure.to_string())),
-            standing => standing,
+            Err(failure) if failure.is_passing() => Ok(UploadState::NotYet(failure.to_string())),
+            state => state,
         }
     }
 
     /// Looks at the job and its pods.
-    async fn look(&self) -> Result<Standing, Failure> {
+    async fn look(&self) -> Result<UploadState, Failure> {
         let Some(object) = self.cluster.find(&self.cluster.path(API, JOBS, &self.job)).await? else {
             return Err(Failure::missing(format!("TorchrunJob {} was deleted", self.job)));
         };
@@ -83,12 +83,12 @@ impl<'a> SyncPod<'a> {
         for pod in of_generation {
             let is_leaving = pod.pointer("/metadata/deletionTimestamp").is_some_and(|time| !time.is_null());
             match text(pod, "/status/phase") {
-                "Succeeded" => return Ok(Standing::Delivered),
+                "Succeeded" => return Ok(UploadState::Delivered),
                 "Running" if !is_leaving => {
                     let upload = TorchrunJob.awaited_upload(pod);
                     let container = upload.map_or("sync", |upload| upload.container);
                     if runs(pod, container) {
-                        return Ok(Standing::Awaited {
+                        return Ok(UploadState::Awaited {
                             pod: text(pod, "/metadata/name").to_owned(),
                             container: container.to_owned(),
                             file: upload.map_or(ARCHIVE, |upload| upload.file).to_owned(),
@@ -105,19 +105,19 @@ impl<'a> SyncPod<'a> {
         let delivered = job::condition(&object, "WorkspaceSync").filter(|one| one["reason"] == "SyncCompleted");
         let message = format!("generation {} is delivered", self.generation);
         if delivered.is_some_and(|condition| text(condition, "/message") == message) {
-            return Ok(Standing::Delivered);
+            return Ok(UploadState::Delivered);
         }
         if job::has_ended(&object) {
             return Err(Failure::missing(format!("TorchrunJob {} is {}: {waits}", self.job, job::phase(&object))));
         }
         let phase = job::phase(&object);
-        Ok(Standing::NotYet(if waits.is_empty() { phase.to_owned() } else { format!("{phase}: {waits}") }))
+        Ok(UploadState::NotYet(if waits.is_empty() { phase.to_owned() } else { format!("{phase}: {waits}") }))
     }
 
     /// Waits until the generation is delivered.
     pub(super) async fn wait_delivered(&mut self) -> Result<(), Failure> {
         loop {
-            if let Standing::Delivered = self.standing().await? {
+            if let UploadState::Delivered = self.state_of().await? {
                 return Ok(());
             }
             self.pause("its workspace is unpacked").await?;
@@ -145,13 +145,13 @@ fn runs(pod: &Value, container: &str) -> bool {
 impl Receiver for SyncPod<'_> {
     async fn wait(&mut self) -> Result<bool, Failure> {
         loop {
-            match self.standing().await? {
-                Standing::Delivered => return Ok(false),
-                Standing::Awaited { pod, container, file } => {
+            match self.state_of().await? {
+                UploadState::Delivered => return Ok(false),
+                UploadState::Awaited { pod, container, file } => {
                     self.found = Some((pod, container, file));
                     return Ok(true);
                 }
-                Standing::NotYet(why) => {
+                UploadState::NotYet(why) => {
                     if why != self.told {
                         out::warn(&format!("TorchrunJob {} waits: {why}", self.job));
                         self.told = why;

@@ -11,7 +11,7 @@ use terminal::list::{Shape, yaml};
 use terminal::out::{self, Failure};
 
 use super::job::{self, API, JOBS, text};
-use crate::commands::cluster::Cluster;
+use crate::cluster::Cluster;
 
 /// Arguments of `list`.
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use terminal::columns;
 use terminal::out::Failure;
 
-use crate::commands::cluster::Cluster;
+use crate::cluster::Cluster;
 
 /// Path of group and version of the jobs.
 pub(super) const API: &str = "/apis/torchrun.ai/v1alpha1";

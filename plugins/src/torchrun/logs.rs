@@ -14,7 +14,7 @@ use terminal::out::{self, Failure};
 use tokio::task::JoinSet;
 
 use super::job::{self, API, JOBS, text};
-use crate::commands::cluster::Cluster;
+use crate::cluster::Cluster;
 
 /// Interval between two looks at a job that is followed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);

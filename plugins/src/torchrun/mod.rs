@@ -23,10 +23,10 @@ use terminal::out::{self, Failure};
 use tokio::runtime::Builder;
 
 use self::job::{API, JOBS, text};
-use super::cluster::{Cluster, ClusterArgs};
+use crate::cluster::{Cluster, ClusterArgs};
 
 /// The name by which kubectl calls this program.
-pub(crate) const PLUGIN: &str = "kubectl-torchrun";
+pub const PLUGIN: &str = "kubectl-torchrun";
 
 /// Arguments of `trainyard torchrun`.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ Examples:
   kubectl torchrun logs train -f
   kubectl torchrun sync train          changed files, into a running job"
 )]
-pub(crate) struct TorchrunArgs {
+pub struct TorchrunArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(subcommand)]
@@ -86,13 +86,13 @@ fn plugin_command() -> Command {
 }
 
 /// Runs this program as a plugin of kubectl.
-pub(crate) fn plugin() -> Result<ExitCode, Failure> {
+pub fn plugin() -> Result<ExitCode, Failure> {
     let matches = plugin_command().get_matches();
     run(&TorchrunArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
 /// Does what a verb says.
-pub(crate) fn run(args: &TorchrunArgs) -> Result<ExitCode, Failure> {
+pub fn run(args: &TorchrunArgs) -> Result<ExitCode, Failure> {
     if let Verb::Completion(args) = &args.verb {
         return Ok(completion::completion(args, plugin_command(), PLUGIN));
     }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use super::job::{self, API, JOBS};
 use super::sync_pod::exit_code;
-use crate::commands::cluster::{Cluster, failed};
+use crate::cluster::{Cluster, failed};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;

@@ -23,7 +23,7 @@ use super::logs;
 use super::manifest::{self, Submission};
 use super::sync_pod::SyncPod;
 use super::upload::upload;
-use crate::commands::cluster::{Cluster, ClusterArgs};
+use crate::cluster::{Cluster, ClusterArgs};
 
 /// What is uploaded.
 #[derive(Debug, Args)]

@@ -23,7 +23,7 @@ const MANAGER: &str = "kubectl-torchrun";
 /// The cluster and the namespace.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "The cluster")]
-pub(crate) struct ClusterArgs {
+pub struct ClusterArgs {
     /// Kubeconfig file. Default: $KUBECONFIG, then ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -37,28 +37,29 @@ pub(crate) struct ClusterArgs {
 
 impl ClusterArgs {
     /// Returns the namespace that was named.
-    pub(crate) fn namespace(&self) -> Option<&str> {
+    pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
     /// Returns the namespace that was named, or another one.
-    pub(crate) fn namespace_or<'a>(&'a self, other: &'a str) -> &'a str {
+    pub fn namespace_or<'a>(&'a self, other: &'a str) -> &'a str {
         self.namespace().unwrap_or(other)
     }
 }
 
 /// A connection to a cluster.
 #[derive(Clone)]
-pub(crate) struct Cluster {
+pub struct Cluster {
     client: Client,
     /// For connections to pods, which begin as HTTP/1.1.
     upgrading: Client,
-    pub(crate) namespace: String,
+    /// Namespace of what is read and written.
+    pub namespace: String,
 }
 
 impl Cluster {
     /// Connects.
-    pub(crate) async fn connect(args: &ClusterArgs) -> Result<Self, Failure> {
+    pub async fn connect(args: &ClusterArgs) -> Result<Self, Failure> {
         let options = api_server::Options {
             kubeconfig: args.kubeconfig.clone(),
             context: args.context.clone(),
@@ -68,7 +69,7 @@ impl Cluster {
     }
 
     /// Connects to a cluster; without a namespace that of the context is meant.
-    pub(crate) async fn connect_to(options: &api_server::Options, namespace: Option<String>) -> Result<Self, Failure> {
+    pub async fn connect_to(options: &api_server::Options, namespace: Option<String>) -> Result<Self, Failure> {
         let connection = api_server::connect(options).await?;
         let upgrading = api_server::connect_upgradable(options).await?.client;
         let namespace = namespace.unwrap_or(connection.namespace);
@@ -76,7 +77,7 @@ impl Cluster {
     }
 
     /// Path of an object in the namespace. `api`: path of its group and version.
-    pub(crate) fn path(&self, api: &str, plural: &str, name: &str) -> String {
+    pub fn path(&self, api: &str, plural: &str, name: &str) -> String {
         format!("{api}/namespaces/{}/{plural}/{name}", self.namespace)
     }
 
@@ -88,14 +89,14 @@ impl Cluster {
     }
 
     /// Sends a request. A refusal comes with its code; without an answer that is 502.
-    pub(crate) async fn answer(&self, method: Method, path: &str, body: &Value) -> Result<Value, (u16, String)> {
+    pub async fn answer(&self, method: Method, path: &str, body: &Value) -> Result<Value, (u16, String)> {
         let content = if method == Method::PATCH { MERGE } else { "application/json" };
         let sent = self.send(method, path, content, body).await;
         sent.map_err(|error| (code_of(&error).unwrap_or(502), error_chain(&error)))
     }
 
     /// Reads an object or a list; `None` where there is none.
-    pub(crate) async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
+    pub async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
         match self.send(Method::GET, path, "application/json", &Value::Null).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if code_of(&error) == Some(404) => Ok(None),
@@ -104,13 +105,13 @@ impl Cluster {
     }
 
     /// Reads an object.
-    pub(crate) async fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub async fn get(&self, path: &str) -> Result<Value, Failure> {
         let got = self.send(Method::GET, path, "application/json", &Value::Null).await;
         got.map_err(|error| failed(&error))
     }
 
     /// Creates an object in a collection; `None` where one of its name is there.
-    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Option<Value>, Failure> {
+    pub async fn create(&self, path: &str, object: &Value) -> Result<Option<Value>, Failure> {
         match self.send(Method::POST, path, "application/json", object).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if code_of(&error) == Some(409) => Ok(None),
@@ -119,25 +120,25 @@ impl Cluster {
     }
 
     /// Merges into an object.
-    pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, Failure> {
+    pub async fn merge(&self, path: &str, patch: &Value) -> Result<Value, Failure> {
         self.send(Method::PATCH, path, MERGE, patch).await.map_err(|error| failed(&error))
     }
 
     /// Applies an object, as `kubectl apply --server-side` does.
-    pub(crate) async fn apply(&self, path: &str, object: &Value) -> Result<Value, Failure> {
+    pub async fn apply(&self, path: &str, object: &Value) -> Result<Value, Failure> {
         let path = format!("{path}?fieldManager={MANAGER}");
         self.send(Method::PATCH, &path, APPLY, object).await.map_err(|error| failed(&error))
     }
 
     /// Deletes an object. What it owns goes with it.
-    pub(crate) async fn delete(&self, path: &str) -> Result<Value, Failure> {
+    pub async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::DELETE, path, "application/json", &delete_in_background())
             .await
             .map_err(|error| failed(&error))
     }
 
     /// Returns the pods of the namespace with some labels.
-    pub(crate) async fn pods(&self, selector: &str) -> Result<Vec<Value>, Failure> {
+    pub async fn pods(&self, selector: &str) -> Result<Vec<Value>, Failure> {
         let selector = selector.replace('=', "%3D").replace(',', "%2C");
         let list = self.get(&format!("/api/v1/namespaces/{}/pods?labelSelector={selector}", self.namespace)).await?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
@@ -145,7 +146,7 @@ impl Cluster {
 
     /// Prints the lines of a pod's container as they come, as `shown` renders them with the pod's name. Returns false where there are
     /// none: the pod is gone, or the run that is asked for.
-    pub(crate) async fn print_log(
+    pub async fn print_log(
         &self,
         pod: &str,
         params: &LogParams,
@@ -167,7 +168,7 @@ impl Cluster {
     }
 
     /// Returns what a container wrote; empty where it wrote nothing, or is not there.
-    pub(crate) async fn log(&self, pod: &str, params: &LogParams) -> Result<String, Failure> {
+    pub async fn log(&self, pod: &str, params: &LogParams) -> Result<String, Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         match pods.logs(pod, params).await {
             Ok(text) => Ok(text),
@@ -178,7 +179,7 @@ impl Cluster {
     }
 
     /// Pods, to connect to them.
-    pub(crate) fn pod_connections(&self) -> Api<Pod> {
+    pub fn pod_connections(&self) -> Api<Pod> {
         Api::namespaced(self.upgrading.clone(), &self.namespace)
     }
 }
@@ -191,12 +192,12 @@ fn code_of(error: &kube::Error) -> Option<u16> {
 }
 
 /// Options of a deletion after which what the object owns goes.
-pub(crate) fn delete_in_background() -> Value {
+pub fn delete_in_background() -> Value {
     json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"})
 }
 
 /// A request that failed, in the API server's words. What is not there was looked for.
-pub(crate) fn failed(error: &kube::Error) -> Failure {
+pub fn failed(error: &kube::Error) -> Failure {
     let text = match error {
         kube::Error::Service(_) | kube::Error::HyperError(_) => {
             format!("the connection to the API server broke: {}", error_chain(error))

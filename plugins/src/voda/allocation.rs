@@ -9,9 +9,9 @@ use model::{Text, Timestamp};
 use scheduler::{Curve, GpuType, JobView, Memory, Micros, PolicyInput, Speed, Speeds, allocate, by_name};
 use serde::Deserialize;
 use serde_json::Value;
+use settings::decimal::fixed;
 
 use super::jobs::Refusal;
-use crate::commands::schedule::fixed;
 
 /// Sizes of Voda's tables of speeds.
 const MAX_GPUS: u32 = 100_000;
@@ -114,7 +114,7 @@ impl Info {
 
 /// The answer to a request, and what it was about.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct GivenGpus {
     pub(super) algorithm: String,
     /// Number of jobs.
     pub(super) jobs: u32,
@@ -125,7 +125,7 @@ pub(super) struct Answer {
 }
 
 /// Answers a request.
-pub(super) fn answer(body: &[u8]) -> Result<Answer, Refusal> {
+pub(super) fn answer(body: &[u8]) -> Result<GivenGpus, Refusal> {
     let request: Request = serde_json::from_slice(body).map_err(|error| Refusal::new(400, error.to_string()))?;
     let policy = by_name(&request.algorithm).map_err(|error| Refusal::new(400, error.to_string()))?;
     let gpus = u32::try_from(request.gpus)
@@ -139,7 +139,7 @@ pub(super) fn answer(body: &[u8]) -> Result<Answer, Refusal> {
         let gpus: &mut u32 = given.entry(job.id.to_string()).or_default();
         *gpus = (*gpus).max(grant.gpus);
     }
-    Ok(Answer { algorithm: request.algorithm, jobs: u32::try_from(jobs.len()).unwrap_or(u32::MAX), gpus, given })
+    Ok(GivenGpus { algorithm: request.algorithm, jobs: u32::try_from(jobs.len()).unwrap_or(u32::MAX), gpus, given })
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-type Answer = Result<String, Refusal>;
+type Reply = Result<String, Refusal>;
 
 /// Requests and figures that all routes share.
 struct Served<O> {
@@ -102,13 +102,13 @@ const METRICS_TYPE: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, li
 
 /// Routes of the training service.
 fn training<O: ApiServer>(served: Arc<Served<O>>) -> Router {
-    let create = async |State(served): State<Arc<Served<O>>>, body: String| -> Answer {
+    let create = async |State(served): State<Arc<Served<O>>>, body: String| -> Reply {
         let begun = Instant::now();
         let created = served.voda.create(&body, local::now(), &TimeZone::system()).await;
         served.metrics.create(begun.elapsed(), created.is_ok());
         created
     };
-    let delete = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Answer {
+    let delete = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Reply {
         let begun = Instant::now();
         let name: String = read(&body)?;
         let deleted = served.voda.delete(&name).await;
@@ -125,12 +125,12 @@ fn training<O: ApiServer>(served: Arc<Served<O>>) -> Router {
 
 /// Routes of the scheduler.
 fn scheduler<O: ApiServer>(served: Arc<Served<O>>) -> Router {
-    let jobs = async |State(served): State<Arc<Served<O>>>| -> Answer { served.voda.jobs(local::now()).await };
-    let algorithm = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Answer {
+    let jobs = async |State(served): State<Arc<Served<O>>>| -> Reply { served.voda.jobs(local::now()).await };
+    let algorithm = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Reply {
         let name: String = read(&body)?;
         served.voda.set_algorithm(&name).await
     };
-    let rate_limit = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Answer {
+    let rate_limit = async |State(served): State<Arc<Served<O>>>, body: Bytes| -> Reply {
         served.voda.set_rate_limit(read(&body)?).await
     };
     let metrics = async |State(served): State<Arc<Served<O>>>| -> Result<_, Refusal> {

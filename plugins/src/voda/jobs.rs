@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::manifest;
 use super::table::table;
-use crate::commands::cluster::{Cluster, delete_in_background};
+use crate::cluster::{Cluster, delete_in_background};
 
 /// Names that are tried for a job: the time in them is that of the next second.
 const MAX_NAMES: u32 = 5;

@@ -24,10 +24,10 @@ use terminal::out::{self, Failure};
 use tokio::runtime::Builder;
 
 use self::jobs::{ApiServer, Refusal, Voda};
-use super::cluster::{Cluster, ClusterArgs};
+use crate::cluster::{Cluster, ClusterArgs};
 
 /// The name by which this program is Voda's command.
-pub(crate) const COMMAND: &str = "voda";
+pub const COMMAND: &str = "voda";
 
 /// Arguments of `trainyard voda`.
 #[derive(Debug, Args)]
@@ -42,7 +42,7 @@ Examples:
   voda algorithm ElasticTiresias --queue voda
   voda serve --queue voda"
 )]
-pub(crate) struct VodaArgs {
+pub struct VodaArgs {
     #[command(flatten)]
     cluster: ClusterArgs,
     /// The queue: of jobs that name none, and the one whose algorithm is set.
@@ -116,13 +116,13 @@ enum Listed {
 }
 
 /// Runs this program as Voda's command.
-pub(crate) fn command() -> Result<ExitCode, Failure> {
+pub fn command() -> Result<ExitCode, Failure> {
     let command = VodaArgs::augment_args(Command::new(COMMAND)).version(env!("CARGO_PKG_VERSION")).max_term_width(80);
     run(&VodaArgs::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()))
 }
 
 /// Does what a verb says.
-pub(crate) fn run(args: &VodaArgs) -> Result<ExitCode, Failure> {
+pub fn run(args: &VodaArgs) -> Result<ExitCode, Failure> {
     let queue = args.queue.as_deref();
     match &args.verb {
         Verb::OfFile(OfFile::Convert { filename }) => convert(&read(filename)?, queue),

@@ -1,8 +1,10 @@
 //! Decimal text to fixed point, exactly: no float in between.
+//!
+//! Owns rounding and what is no number. It must not know what is counted. Tests: at the end.
 
-/// The value of a decimal such as `12`, `1.785` or `2.5e3`, times ten to the power of `places`, rounded half up; `None` when
+/// Returns the value of a decimal such as `12`, `1.785` or `2.5e3`, times ten to the power of `places`, rounded half up; `None` when
 /// it is not a number, negative, or too large.
-pub(crate) fn fixed(text: &str, places: u32) -> Option<u64> {
+pub fn fixed(text: &str, places: u32) -> Option<u64> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (text, 0),
@@ -22,7 +24,7 @@ pub(crate) fn fixed(text: &str, places: u32) -> Option<u64> {
     let kept: String = digits.chars().chain(std::iter::repeat('0')).take(point.min(60)).collect();
     let rest = digits.as_bytes().get(point).copied().unwrap_or(b'0');
     let value: u128 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
-    u64::try_from(value + u128::from(rest >= b'5')).ok()
+    u64::try_from(value.checked_add(u128::from(rest >= b'5'))?).ok()
 }
 
 #[cfg(test)]

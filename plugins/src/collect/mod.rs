@@ -20,7 +20,7 @@ use terminal::out::{self, Failure};
 use terminal::stop::StopSignals;
 use tokio::runtime::Builder;
 
-use super::cluster::{Cluster, ClusterArgs};
+use crate::cluster::{Cluster, ClusterArgs};
 
 /// Size in bytes above which a file is not read.
 const MAX_BYTES: u64 = 64 << 20;
@@ -34,7 +34,7 @@ known. Other columns are passed over, and lines that are cut off do not count.
 Examples:
   trainyard collect --metrics /metrics
   trainyard collect --metrics /metrics --print")]
-pub(crate) struct CollectArgs {
+pub struct CollectArgs {
     /// The directory with the files.
     #[arg(long, value_name = "DIR")]
     metrics: PathBuf,
@@ -55,7 +55,7 @@ pub(crate) struct CollectArgs {
 }
 
 /// Collects until it is stopped.
-pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
+pub fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
     let mut reader = Reader::default();
     if args.print {
         for (name, progress) in reader.read(&args.metrics)? {
