@@ -10,7 +10,7 @@ mod cold;
 mod memory;
 mod operator;
 mod peers;
-#[path = "../../tests/common/probe.rs"]
+#[path = "../../cli/tests/common/probe.rs"]
 mod probe;
 mod queue;
 mod recovery;
@@ -94,9 +94,6 @@ struct Args {
     /// The `trainyard` to measure. [default: the one built with the bench]
     #[arg(long, value_name = "FILE")]
     operator: Option<PathBuf>,
-    /// Cargo says this to every bench.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 impl Args {
@@ -143,9 +140,14 @@ impl Args {
     }
 }
 
+/// Returns the path of the `trainyard` that was built with the bench.
+fn beside_bench() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("trainyard")
+}
+
 fn run(args: &Args) -> Result<(), AnyError> {
     let nodes = args.nodes.unwrap_or_else(|| args.sized(100, 1000, 1000));
-    let program = args.operator.clone().unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_trainyard")));
+    let program = args.operator.clone().unwrap_or_else(|| beside_bench());
     if args.api != JobKind::AiTrainingJob && args.shapes.iter().any(|shape| shape.plain) {
         return Err("shapes: pods of this API always have services".into());
     }
@@ -194,11 +196,6 @@ fn run(args: &Args) -> Result<(), AnyError> {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    if !args.bench {
-        // `cargo test --benches` wants to know that it runs, not what it says.
-        println!("measures only as `cargo bench`, or by `cargo xtask bench cluster`");
-        return ExitCode::SUCCESS;
-    }
     match run(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
