@@ -41,12 +41,7 @@ pub fn split(job: &str) -> (&str, &str) {
 
 /// Returns a job's name as a user writes it.
 pub fn written(key: &JobKey) -> String {
-    name_in(&key.namespace, &key.name)
-}
-
-/// Returns the name of an object in a namespace as a user writes it.
-pub fn name_in(namespace: &str, name: &str) -> String {
-    if namespace == "default" { name.to_owned() } else { format!("{namespace}/{name}") }
+    key.written()
 }
 
 /// Returns the newest job of each name whose object is there, or was until it was deleted where `gone` is set.

@@ -15,7 +15,6 @@ use serde_json::Value;
 use terminal::out::Failure;
 
 use crate::data_dir::holder;
-use crate::jobs;
 
 /// Name of the folder.
 pub(crate) const FOLDER: &str = "requests";
@@ -49,7 +48,7 @@ impl From<&JobKey> for JobRef {
 impl JobRef {
     /// Returns its name as a user writes it.
     pub fn written(&self) -> String {
-        jobs::name_in(&self.namespace, &self.name)
+        model::id::name_in(&self.namespace, &self.name)
     }
 
     /// Returns the refusal to run a job again that has succeeded.

@@ -214,7 +214,7 @@ fn go(
         if names.is_empty() {
             let name = |object: &Value| {
                 let text = |member: &str| object["metadata"][member].as_str().unwrap_or_default();
-                jobs::name_in(text("namespace"), text("name"))
+                model::id::name_in(text("namespace"), text("name"))
             };
             names = manifests.iter().filter(|object| session.is_job(object)).map(name).collect();
         }

@@ -209,6 +209,18 @@ impl fmt::Display for JobKey {
     }
 }
 
+impl JobKey {
+    /// Returns the name as a user writes it.
+    pub fn written(&self) -> String {
+        name_in(&self.namespace, &self.name)
+    }
+}
+
+/// Returns the name of an object in a namespace as a user writes it: without the namespace `default`.
+pub fn name_in(namespace: &str, name: &str) -> String {
+    if namespace == "default" { name.to_owned() } else { format!("{namespace}/{name}") }
+}
+
 /// Place of one pod in a job: replica group and index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SlotId {

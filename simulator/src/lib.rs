@@ -10,6 +10,7 @@ pub mod check;
 pub mod controllers;
 pub mod crash;
 pub mod expect;
+pub mod from_log;
 pub mod pattern;
 pub mod report;
 pub mod runner;

@@ -1,40 +1,23 @@
 //! `trainyard scenario from-log`: writes a scenario that does to a job again what a log recorded of it.
 //!
-//! Owns the command: which job, which files, the warnings. [`recording`] and [`job`] turn facts into steps, [`manifest`] finds the manifest and
-//! its edits, [`text`] writes the file. Nothing is guessed: what no step can do is a remark, and the scenario is run before it is
-//! handed over, so that a difference is known. Tests: `tests/local/from_log.rs`.
-
-mod calls;
-mod job;
-mod manifest;
-mod nodes;
-mod pods;
-mod recorded;
-mod recording;
-mod text;
+//! Owns the arguments: which job, which files, where the warnings go. The scenario is made by `simulator::from_log`. Tests:
+//! `tests/local/from_log.rs`.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use apis::Registry;
 use clap::Args;
-use cluster::runtime::VirtualPods;
-use cluster::{Cluster, Mode};
-use engine::{Scope, State};
+use engine::State;
 use local_run::jobs;
 use local_run::records::{self, Flow, LogSource};
 use local_run::session::flag;
-use model::{Fact, JobKey, Text};
+use model::JobKey;
 use serde_json::Value;
+use simulator::from_log::{self, Manifests, RecordedJobs, Recording, Unknown};
 use terminal::out::{self, Failure};
-
-use self::manifest::Manifests;
-use self::recording::Recording;
-
-/// Maximum number of differences between the log and the scenario's run that are reported.
-const MAX_DIFFERENCES: usize = 5;
 
 /// Arguments of `trainyard scenario from-log`.
 #[derive(Debug, Args)]
@@ -76,71 +59,49 @@ pub(super) fn run(args: &FromLogArgs) -> Result<ExitCode, Failure> {
     let key = jobs::pick(&recorded(&source, &registry)?, args.job.as_deref())?;
     let api = registry.api_of(&key).ok_or_else(|| Failure::new(format!("{}: not served by this build", key.kind)))?;
     let given = documents(&args.manifest)?;
-    let stored = stored(&args.log, &key, &registry);
+    let stored = from_log::stored(&args.log, &key, &registry);
     let manifests = Manifests::new(api.clone(), &key, given, stored);
     let mut recording = Recording::new(&key, api.clone(), manifests, flags);
     let mut state = State::default();
     records::each(&source, &mut state, &mut |state, record| {
-        recording.take(state, &record).map_err(|error| error.in_log(&args.log, &key))?;
+        let unknown = |error: Unknown| Failure::new(error.in_log(&args.log, &key));
+        recording.take(state, &record).map_err(unknown)?;
         state.fold(&record)?;
         recording.after(state, &record);
         Ok(Flow::Go)
     })?;
-    let Some(mut scenario) = recording.finish(&state) else {
+    let Some(scenario) = recording.finish(&state) else {
         return Err(Failure::new(format!(
             "{}: the log begins after {}: what happened before its first record is not in it",
             args.log.display(),
             jobs::written(&key)
         )));
     };
-    let log = args.log.display().to_string();
-    let mut differing = differences(&text::write(&scenario, &log, &[]), args.output.as_deref())?;
-    let mut other = scenario.clone();
-    if !differing.is_empty() && other.assume_applied() {
-        let otherwise = differences(&text::write(&other, &log, &[]), args.output.as_deref())?;
-        if otherwise.is_empty() {
-            (scenario, differing) = (other, otherwise);
-        }
+    let name = args.output.as_ref().map_or_else(|| "scenario".to_owned(), |path| path.display().to_string());
+    let written = from_log::write(scenario, &args.log.display().to_string(), &name)?;
+    for remark in &written.remarks {
+        out::warn(remark);
     }
-    for remark in scenario.remarks() {
-        out::warn(&remark);
-    }
-    for difference in &differing {
+    for difference in &written.differences {
         out::warn(&format!("the scenario does not do what the log recorded: {difference}"));
     }
-    let text = text::write(&scenario, &log, &differing);
     match &args.output {
-        None => out::print(&text),
+        None => out::print(&written.text),
         Some(path) => {
-            fs::write(path, text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+            fs::write(path, written.text).map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
         }
     }
-    Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
+    Ok(if written.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) })
 }
 
-/// Returns the newest job of each name that a log has records of.
+/// Returns the jobs that a log has specs of.
 fn recorded(source: &LogSource, registry: &Registry) -> Result<Vec<JobKey>, Failure> {
-    let mut newest: BTreeMap<(Text, Text, Text), JobKey> = BTreeMap::new();
+    let mut jobs = RecordedJobs::default();
     records::fold(source, &mut |_, record| {
-        if let Scope::Job(key) = &record.scope
-            && registry.is_job(&key.kind)
-            && record.facts.iter().any(|fact| matches!(fact, Fact::Spec(_)))
-        {
-            newest.insert((key.kind.clone(), key.namespace.clone(), key.name.clone()), key.clone());
-        }
+        jobs.take(record, registry);
         Ok(Flow::Go)
     })?;
-    Ok(newest.into_values().collect())
-}
-
-/// Runs a scenario and returns what came out otherwise than the log recorded.
-fn differences(text: &str, output: Option<&Path>) -> Result<Vec<String>, Failure> {
-    let name = output.map_or_else(|| "scenario".to_owned(), |path| path.display().to_string());
-    let scenario = simulator::parse(text, &name)?;
-    let run = simulator::run(&scenario);
-    let mut differences = simulator::check::failures(&scenario, &run);
-    differences.truncate(MAX_DIFFERENCES);
-    Ok(differences)
+    Ok(jobs.into_keys())
 }
 
 /// Returns the objects of manifest files. Several versions of one object may stand in them.
@@ -156,22 +117,4 @@ fn documents(files: &[PathBuf]) -> Result<Vec<Value>, Failure> {
         objects.extend(found.objects);
     }
     Ok(objects)
-}
-
-/// Returns the objects that a data directory holds of the run: the job, and what is no job.
-fn stored(log: &Path, key: &JobKey, registry: &Registry) -> Vec<Value> {
-    let Ok(cluster) = Cluster::load(&log.join("cluster.json"), Mode::Automatic, Box::new(VirtualPods)) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for api in registry.iter() {
-        let resource = api.resource();
-        for object in cluster.objects_of(&resource) {
-            let uid = object.pointer("/metadata/uid").and_then(Value::as_str);
-            if !registry.is_job(&resource.kind) || uid == Some(&*key.uid.0) {
-                found.push(manifest::as_written(&object));
-            }
-        }
-    }
-    found
 }

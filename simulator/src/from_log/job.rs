@@ -5,11 +5,10 @@
 use std::collections::BTreeMap;
 
 use engine::{Job, Record, State};
-use local_run::jobs::written;
 use model::{Fact, JobFact, OwnedFact, PodFact, SpecFact, Timestamp, Uid};
 use serde_json::{Value, json};
 
-use super::calls::{self, Answer};
+use super::calls::{self, CallStep};
 use super::manifest::Unknown;
 use super::pods;
 use super::recorded::RecordedStep;
@@ -64,9 +63,9 @@ impl Recording {
                 Fact::Owned(fact) => self.owned(job, fact, going, &mut actions, &mut remarks),
                 Fact::OwnedGone { uid } => actions.extend(self.owned_gone(job, uid).filter(|_| !going)),
                 Fact::Answered { object, outcome } => match calls::read(object, outcome, job, &self.key.kind) {
-                    Answer::Usual => {}
-                    Answer::Fails(step) => self.fail(record, step),
-                    Answer::Inexpressible(remark) => remarks.push(remark),
+                    CallStep::Usual => {}
+                    CallStep::Fails(step) => self.fail(record, step),
+                    CallStep::Inexpressible(remark) => remarks.push(remark),
                 },
                 Fact::Measured { .. } => {
                     remarks.push("a line of a pod's log was read; the log does not hold it".to_owned());
@@ -95,7 +94,7 @@ impl Recording {
 
     /// The name of an object of the job's namespace, as scenarios write it.
     fn name(&self, name: &str) -> String {
-        local_run::jobs::name_in(&self.key.namespace, name)
+        model::id::name_in(&self.key.namespace, name)
     }
 
     fn edited(&mut self, spec: &SpecFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {
@@ -117,13 +116,13 @@ impl Recording {
             return;
         };
         if let Some(members) = patch.as_object_mut() {
-            members.insert("job".to_owned(), written(&self.key).into());
+            members.insert("job".to_owned(), self.key.written().into());
         }
         actions.push(json!({"patch": patch}));
     }
 
     fn marked(&self, job: Option<&Job>, fact: &JobFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {
-        let name = written(&self.key);
+        let name = self.key.written();
         let had = job.map(|job| job.end_requests.clone()).unwrap_or_default();
         for (request, message) in fact.end_requests.iter().filter(|(request, text)| had.get(*request) != Some(*text)) {
             match self.manifests.end_annotation(*request) {
@@ -155,7 +154,7 @@ impl Recording {
     }
 
     fn deletion(&self) -> Value {
-        json!({"delete": {"kind": &*self.key.kind, "name": written(&self.key)}})
+        json!({"delete": {"kind": &*self.key.kind, "name": self.key.written()}})
     }
 
     /// The job's object is gone: its user deleted it, unless that is known already or its time to live has passed.

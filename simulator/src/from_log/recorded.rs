@@ -28,7 +28,7 @@ pub(super) struct RecordedStep {
 
 /// A scenario before it is written.
 #[derive(Debug, Clone)]
-pub(super) struct RecordedScenario {
+pub struct RecordedScenario {
     pub(super) key: JobKey,
     pub(super) flags: BTreeMap<String, Value>,
     pub(super) nodes: Vec<Value>,

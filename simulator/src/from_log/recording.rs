@@ -15,7 +15,7 @@ use super::nodes;
 use super::recorded::{NOT_APPLIED, RecordedScenario, RecordedStep};
 
 /// The steps so far.
-pub(super) struct Recording {
+pub struct Recording {
     pub(super) key: JobKey,
     pub(super) api: Arc<dyn JobApi>,
     pub(super) manifests: Manifests,
@@ -37,12 +37,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn new(
-        key: &JobKey,
-        api: Arc<dyn JobApi>,
-        manifests: Manifests,
-        flags: BTreeMap<String, Value>,
-    ) -> Self {
+    /// Begins a recording of a job. `flags` are those by which its manifests were translated.
+    pub fn new(key: &JobKey, api: Arc<dyn JobApi>, manifests: Manifests, flags: BTreeMap<String, Value>) -> Self {
         Self {
             key: key.clone(),
             api,
@@ -66,7 +62,7 @@ impl Recording {
     ///
     /// # Errors
     /// Returns an error if the job begins and its manifest is not known.
-    pub(super) fn take(&mut self, state: &State, record: &Record) -> Result<(), Unknown> {
+    pub fn take(&mut self, state: &State, record: &Record) -> Result<(), Unknown> {
         match &record.scope {
             Scope::Cluster => self.cluster(state, record),
             Scope::Job(key) if *key == self.key => {
@@ -95,7 +91,7 @@ impl Recording {
     }
 
     /// Looks at the state after a record.
-    pub(super) fn after(&mut self, state: &State, record: &Record) {
+    pub fn after(&mut self, state: &State, record: &Record) {
         if !matches!(&record.scope, Scope::Job(key) if *key == self.key) {
             return;
         }
@@ -106,12 +102,12 @@ impl Recording {
     }
 
     /// Ends the recording; `None` if the log has no beginning of the job.
-    pub(super) fn finish(mut self, state: &State) -> Option<RecordedScenario> {
+    pub fn finish(mut self, state: &State) -> Option<RecordedScenario> {
         let first = self.first.take()?;
         let job = state.job(&self.key);
         let shown = job.filter(|job| !job.gone).map(|job| {
             let status = json!({"status": self.api.status(&self.key, &job)});
-            simulator::state::word(&status).to_owned()
+            crate::state::word(&status).to_owned()
         });
         let counts = |name: &Text, fact: Option<&NodeFact>| {
             self.used_nodes.contains(name) || (self.has_gpus && fact.is_some_and(|fact| !fact.gpus.is_empty()))

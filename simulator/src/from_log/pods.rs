@@ -12,7 +12,7 @@ const EVICTED: &str = "Evicted";
 
 /// Actions and remarks that a change of a pod becomes.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Change {
+pub(super) struct PodSteps {
     /// Actions, in order.
     pub(super) actions: Vec<Value>,
     /// Changes that no action makes.
@@ -21,8 +21,8 @@ pub(super) struct Change {
 
 /// Returns the change from one fact about a pod to the next; `before` is absent for one that was just created. `name` is its name in
 /// scenarios.
-pub(super) fn change(before: Option<&PodFact>, fact: &PodFact, name: &str, at: Timestamp) -> Change {
-    let mut change = Change::default();
+pub(super) fn change(before: Option<&PodFact>, fact: &PodFact, name: &str, at: Timestamp) -> PodSteps {
+    let mut change = PodSteps::default();
     let (before, fact) = (before.map(by_all_containers), by_all_containers(fact));
     let (before, fact) = (before.as_ref(), &fact);
     let was = before.map_or(PodPhase::Pending, |before| before.phase);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Part of a scenario that an answer becomes.
 #[derive(Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum CallStep {
     /// None: the cluster of a scenario answers alike.
     Usual,
     /// The call fails.
@@ -16,11 +16,11 @@ pub(super) enum Answer {
 }
 
 /// Reads an answer about an object of a job.
-pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kind: &str) -> Answer {
+pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kind: &str) -> CallStep {
     let code = match outcome {
-        Outcome::Done | Outcome::Forced | Outcome::Gone => return Answer::Usual,
+        Outcome::Done | Outcome::Forced | Outcome::Gone => return CallStep::Usual,
         Outcome::Taken { .. } => {
-            return Answer::Inexpressible(format!("the name of {object} was taken by an object of another owner"));
+            return CallStep::Inexpressible(format!("the name of {object} was taken by an object of another owner"));
         }
         Outcome::Refused { code, .. } | Outcome::Unknown { code } => *code,
     };
@@ -34,7 +34,7 @@ pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kin
         ObjectRef::PodUid(_) => ("delete", "Pod"),
         ObjectRef::ServiceUid(_) => ("delete", "Service"),
         ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Finalizer | ObjectRef::Notes => ("patch", kind),
-        ObjectRef::Log => return Answer::Inexpressible("the log of a pod could not be read".to_owned()),
+        ObjectRef::Log => return CallStep::Inexpressible("the log of a pod could not be read".to_owned()),
         ObjectRef::StorageNode => ("list", "Node"),
         ObjectRef::Job => ("delete", kind),
         ObjectRef::Owned(owned) => {
@@ -42,5 +42,5 @@ pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kin
             (if planned { "create" } else { "patch" }, &*owned.kind)
         }
     };
-    Answer::Fails(json!({"fail": {"verb": verb, "kind": kind, "code": code}}))
+    CallStep::Fails(json!({"fail": {"verb": verb, "kind": kind, "code": code}}))
 }

@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 
-use local_run::jobs::written;
 use model::Timestamp;
 use serde_json::{Value, json};
 use settings::duration;
@@ -17,7 +16,7 @@ const RESERVED: [&str; 10] = ["true", "false", "null", "yes", "no", "on", "off",
 /// Returns a scenario as a file. `differences` are what its run and the log differ in.
 pub(super) fn write(scenario: &RecordedScenario, log: &str, differences: &[String]) -> String {
     let key = &scenario.key;
-    let job = written(key);
+    let job = key.written();
     let first = scenario.steps.first().map(|step| step.position.0).unwrap_or_default();
     let mut text = String::new();
     let about = format!("{} {job}, records {first} to {} of {log}", key.kind, scenario.end.0);

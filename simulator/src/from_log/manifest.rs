@@ -16,9 +16,6 @@ use engine::{Record, Scope};
 use model::json::{merge_patch, merge_patch_of};
 use model::{Fact, JobKey, Position, SpecFact, Term, Text, Timestamp};
 use serde_json::{Map, Value, json};
-use terminal::out::Failure;
-
-use local_run::jobs::written;
 
 /// Maximum number of differences that are named of a manifest that does not fit.
 const MAX_DIFFERENCES: usize = 3;
@@ -27,7 +24,7 @@ const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
 /// Why there is no manifest.
 #[derive(Debug)]
-pub(super) enum Unknown {
+pub enum Unknown {
     /// None was given.
     Absent,
     /// None translates to what was recorded: differences of the one that stands first.
@@ -35,10 +32,10 @@ pub(super) enum Unknown {
 }
 
 impl Unknown {
-    /// Returns the error for the user.
-    pub(super) fn in_log(self, log: &Path, key: &JobKey) -> Failure {
-        let (log, job) = (log.display(), written(key));
-        Failure::new(match self {
+    /// Returns it in words, of a job in a log.
+    pub fn in_log(self, log: &Path, key: &JobKey) -> String {
+        let (log, job) = (log.display(), key.written());
+        match self {
             Self::Absent => format!(
                 "{log}: the log holds what was decided from the manifest of {job}, not the manifest: name its file with --manifest FILE"
             ),
@@ -52,12 +49,12 @@ impl Unknown {
                 }
                 text
             }
-        })
+        }
     }
 }
 
 /// The versions of a job's object that are known, and the objects it needs.
-pub(super) struct Manifests {
+pub struct Manifests {
     api: Arc<dyn JobApi>,
     key: JobKey,
     /// Possible versions, in the order in which they were given.
@@ -73,7 +70,8 @@ pub(super) struct Manifests {
 }
 
 impl Manifests {
-    pub(super) fn new(api: Arc<dyn JobApi>, key: &JobKey, given: Vec<Value>, stored: Vec<Value>) -> Self {
+    /// Holds what may be a version of the job's object: documents given, and objects stored in a data directory.
+    pub fn new(api: Arc<dyn JobApi>, key: &JobKey, given: Vec<Value>, stored: Vec<Value>) -> Self {
         let is_job = |object: &Value| {
             text(object, "/kind") == &*key.kind
                 && text(object, "/metadata/name") == &*key.name
