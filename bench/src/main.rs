@@ -147,7 +147,7 @@ fn beside_bench() -> PathBuf {
 
 fn run(args: &Args) -> Result<(), AnyError> {
     let nodes = args.nodes.unwrap_or_else(|| args.sized(100, 1000, 1000));
-    let program = args.operator.clone().unwrap_or_else(|| beside_bench());
+    let program = args.operator.clone().unwrap_or_else(beside_bench);
     if args.api != JobKind::AiTrainingJob && args.shapes.iter().any(|shape| shape.plain) {
         return Err("shapes: pods of this API always have services".into());
     }

@@ -155,6 +155,9 @@ pub fn pack(source: &Source<'_>, to: File) -> Result<Archive, Failure> {
 }
 
 /// Returns the SHA-256 of what follows in a file, in hexadecimal digits.
+///
+/// # Errors
+/// Returns an error if the file cannot be read.
 pub fn digest(file: &mut File) -> io::Result<String> {
     let (mut reader, mut hash, mut piece) = (BufReader::with_capacity(PIECE, file), Sha256::new(), vec![0; PIECE]);
     loop {

@@ -42,7 +42,7 @@ pub struct Manifests {
     pub unnamed: Vec<Problem>,
     /// Every object as it was written.
     pub sources: Vec<Source>,
-    /// LineColumn of the first occurrence of each object.
+    /// Place of the first occurrence of each object.
     seen: BTreeMap<(Resource, String, String), String>,
 }
 
@@ -95,6 +95,9 @@ fn within(base: &str, path: &str) -> String {
 }
 
 /// Reads the objects of some files. What is wrong with them is printed on stderr; without `lax` errors are a failure.
+///
+/// # Errors
+/// Returns an error if something is wrong, or without `lax` anything but remarks.
 pub fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> {
     let mut manifests = examine(files);
     manifests.unusable |= !manifests.unnamed.is_empty();
@@ -115,6 +118,9 @@ pub fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> {
 }
 
 /// Checks objects that were made of the command line.
+///
+/// # Errors
+/// Returns an error if an object is wrong.
 pub fn checked(objects: Vec<Value>, origin: &str) -> Result<Vec<Value>, Failure> {
     let registry = Registry::all();
     let errors: Vec<String> = objects
@@ -179,6 +185,9 @@ pub fn examine(paths: &[PathBuf]) -> Manifests {
 
 impl Manifests {
     /// Adds what an API server says of each object.
+    ///
+    /// # Errors
+    /// Returns an error if the server does not answer.
     pub async fn ask(&mut self, server: &mut Server) -> Result<(), Failure> {
         for source in &self.sources {
             // A kind that is served there is good there, known here or not.

@@ -64,6 +64,9 @@ impl fmt::Display for Fault {
 const MAX_LISTED_NAMES: usize = 10;
 
 /// Refuses faults of pods, nodes and jobs that will not exist once `manifests` are applied.
+///
+/// # Errors
+/// Returns an error if a target will not exist, or has no such fault.
 pub fn check(faults: &[Fault], session: &Session, manifests: &[Value]) -> Result<(), Failure> {
     if faults.is_empty() {
         return Ok(());
@@ -215,6 +218,9 @@ impl Faults {
     }
 
     /// Sets the clock of faults whose pod or job runs, and lets those happen whose time has come.
+    ///
+    /// # Errors
+    /// Returns an error if the cluster refuses it.
     pub fn inject(&mut self, session: &mut Session, now: Timestamp, exit: Exit<'_>) -> Result<(), Failure> {
         for (fault, at) in std::mem::take(&mut self.waiting) {
             let is_running = is_running(session, &fault.kind);

@@ -78,6 +78,9 @@ pub fn find(state: &State, wanted: Option<&str>) -> Result<JobKey, Failure> {
 }
 
 /// The same, among these jobs.
+///
+/// # Errors
+/// Returns an error if there is none, or several without a name.
 pub fn pick(jobs: &[JobKey], wanted: Option<&str>) -> Result<JobKey, Failure> {
     let names: Vec<String> = jobs.iter().map(written).collect();
     let listed = listed(&names);

@@ -74,6 +74,9 @@ type Visit<'a> = &'a mut dyn FnMut(&mut State, Record) -> Result<Flow, Failure>;
 
 /// Shows every record of a log to `visit`, in order, holding one at a time. The state begins at the log's checkpoint, if it
 /// has one; `visit` brings it up to date. Gives the head of what was read.
+///
+/// # Errors
+/// Returns an error if the log cannot be read, or `visit` fails.
 pub fn each(source: &LogSource, state: &mut State, visit: Visit<'_>) -> Result<Head, Failure> {
     let reader = match source {
         LogSource::Path(path) if !path.exists() => {
@@ -133,6 +136,9 @@ fn one(
 }
 
 /// Folds a log up to where `visit` stops it. `visit` sees each record and the state before it.
+///
+/// # Errors
+/// Returns an error if the log cannot be read, or `visit` fails.
 pub fn fold(
     source: &LogSource,
     visit: &mut dyn FnMut(&State, &Record) -> Result<Flow, Failure>,
@@ -150,12 +156,18 @@ pub fn fold(
 
 /// Folds a log up to its end, from the latest state that is to be had: that of a live operator now, or the one cached beside a log
 /// directory. Reads the whole log where there is none.
+///
+/// # Errors
+/// Returns an error if the log cannot be read.
 pub fn latest(source: &LogSource) -> Result<State, Failure> {
     latest_from(source, Position(0), &mut |_, _| {})
 }
 
 /// The same; `visit` sees the records after the state that was to be had, and the state before each. A log that ends early, or whose
 /// state was cached early, is read as a whole.
+///
+/// # Errors
+/// Returns an error if the log cannot be read.
 pub fn latest_with(source: &LogSource, visit: &mut dyn FnMut(&State, &Record)) -> Result<State, Failure> {
     latest_from(source, Position(CACHE_AFTER), visit)
 }
@@ -204,6 +216,9 @@ fn cached(path: &Path) -> Option<(Recent, State)> {
 }
 
 /// Opens a log directory for reading: the data directory of a run is as good as the log in it.
+///
+/// # Errors
+/// Returns an error if the directory holds no log.
 pub fn open_dir(path: &Path) -> Result<SledLog, Failure> {
     if path.is_file() {
         let problem =
@@ -220,6 +235,9 @@ pub fn log_dir(path: &Path) -> std::path::PathBuf {
 }
 
 /// Writes a log as JSON lines, compressed when the file's name ends in `.gz`.
+///
+/// # Errors
+/// Returns an error if the log cannot be read, or the file cannot be written.
 pub fn export(log: &dyn EventLog, to: &Path) -> Result<Head, Failure> {
     written(
         to,
@@ -230,6 +248,9 @@ pub fn export(log: &dyn EventLog, to: &Path) -> Result<Head, Failure> {
 }
 
 /// Writes what a reader gives as JSON lines, compressed when the file's name ends in `.gz`.
+///
+/// # Errors
+/// Returns an error if the log cannot be read, or the file cannot be written.
 pub fn copy(reader: LogReader, to: &Path) -> Result<Head, Failure> {
     written(to, |file, packed| {
         if packed { jsonl::copy_gz(reader, file) } else { jsonl::copy(reader, file, jsonl::Digests::default()) }
@@ -274,6 +295,9 @@ fn written(to: &Path, write: impl FnOnce(File, bool) -> Result<Head, jsonl::Erro
 }
 
 /// Makes a log directory of an export, with the state at its end cached. It appears as a whole or not at all.
+///
+/// # Errors
+/// Returns an error if the log cannot be read, or the directory is not empty.
 pub fn import(reader: LogReader, to: &Path, state: &State) -> Result<Head, Failure> {
     let fail = |e: io::Error| Failure::new(format!("{}: {e}", to.display()));
     let path = match fs::read_dir(to).map(|mut entries| entries.next().is_none()) {
@@ -302,6 +326,9 @@ pub fn import(reader: LogReader, to: &Path, state: &State) -> Result<Head, Failu
 }
 
 /// Returns a state as the checkpoint at a head.
+///
+/// # Errors
+/// Returns an error if the state cannot be encoded.
 pub fn checkpoint_of(state: &State, head: Head) -> Result<Checkpoint, Failure> {
     let Head { position, digest } = head;
     Ok(Checkpoint { position, term: state.stamp.term, digest, state: state.to_checkpoint()? })

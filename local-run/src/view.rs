@@ -435,6 +435,9 @@ fn clock_of(ms: u64) -> String {
 
 /// Prints each job's timeline and outcome, and of one that did not succeed what failed. Of a job that was deleted when its time to
 /// live had passed, `progress` knows the end. Returns whether all of them succeeded.
+///
+/// # Errors
+/// Returns an error if the log cannot be read.
 pub fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure> {
     let mut all_well = true;
     let mut failures = None;

@@ -59,6 +59,9 @@ pub struct Cluster {
 
 impl Cluster {
     /// Connects.
+    ///
+    /// # Errors
+    /// Returns an error if the kubeconfig cannot be used.
     pub async fn connect(args: &ClusterArgs) -> Result<Self, Failure> {
         let options = api_server::Options {
             kubeconfig: args.kubeconfig.clone(),
@@ -69,6 +72,9 @@ impl Cluster {
     }
 
     /// Connects to a cluster; without a namespace that of the context is meant.
+    ///
+    /// # Errors
+    /// Returns an error if the kubeconfig cannot be used.
     pub async fn connect_to(options: &api_server::Options, namespace: Option<String>) -> Result<Self, Failure> {
         let connection = api_server::connect(options).await?;
         let upgrading = api_server::connect_upgradable(options).await?.client;
@@ -89,6 +95,9 @@ impl Cluster {
     }
 
     /// Sends a request. A refusal comes with its code; without an answer that is 502.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn answer(&self, method: Method, path: &str, body: &Value) -> Result<Value, (u16, String)> {
         let content = if method == Method::PATCH { MERGE } else { "application/json" };
         let sent = self.send(method, path, content, body).await;
@@ -96,6 +105,9 @@ impl Cluster {
     }
 
     /// Reads an object or a list; `None` where there is none.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
         match self.send(Method::GET, path, "application/json", &Value::Null).await {
             Ok(object) => Ok(Some(object)),
@@ -105,12 +117,18 @@ impl Cluster {
     }
 
     /// Reads an object.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn get(&self, path: &str) -> Result<Value, Failure> {
         let got = self.send(Method::GET, path, "application/json", &Value::Null).await;
         got.map_err(|error| failed(&error))
     }
 
     /// Creates an object in a collection; `None` where one of its name is there.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Option<Value>, Failure> {
         match self.send(Method::POST, path, "application/json", object).await {
             Ok(object) => Ok(Some(object)),
@@ -120,17 +138,26 @@ impl Cluster {
     }
 
     /// Merges into an object.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn merge(&self, path: &str, patch: &Value) -> Result<Value, Failure> {
         self.send(Method::PATCH, path, MERGE, patch).await.map_err(|error| failed(&error))
     }
 
     /// Applies an object, as `kubectl apply --server-side` does.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn apply(&self, path: &str, object: &Value) -> Result<Value, Failure> {
         let path = format!("{path}?fieldManager={MANAGER}");
         self.send(Method::PATCH, &path, APPLY, object).await.map_err(|error| failed(&error))
     }
 
     /// Deletes an object. What it owns goes with it.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn delete(&self, path: &str) -> Result<Value, Failure> {
         self.send(Method::DELETE, path, "application/json", &delete_in_background())
             .await
@@ -138,6 +165,9 @@ impl Cluster {
     }
 
     /// Returns the pods of the namespace with some labels.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn pods(&self, selector: &str) -> Result<Vec<Value>, Failure> {
         let selector = selector.replace('=', "%3D").replace(',', "%2C");
         let list = self.get(&format!("/api/v1/namespaces/{}/pods?labelSelector={selector}", self.namespace)).await?;
@@ -146,6 +176,9 @@ impl Cluster {
 
     /// Prints the lines of a pod's container as they come, as `shown` renders them with the pod's name. Returns false where there are
     /// none: the pod is gone, or the run that is asked for.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or the connection breaks.
     pub async fn print_log(
         &self,
         pod: &str,
@@ -168,6 +201,9 @@ impl Cluster {
     }
 
     /// Returns what a container wrote; empty where it wrote nothing, or is not there.
+    ///
+    /// # Errors
+    /// Returns an error if the request is refused or not answered.
     pub async fn log(&self, pod: &str, params: &LogParams) -> Result<String, Failure> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         match pods.logs(pod, params).await {

@@ -197,7 +197,11 @@ pub fn run_with(scenario: &Scenario, conditions: Conditions, kinds: &ServedKinds
 ///
 /// # Errors
 /// As for [`run`].
-pub fn run_serving(scenario: &Scenario, registry: &apis::Registry, kinds: &ServedKinds) -> Result<ScenarioOutcome, Error> {
+pub fn run_serving(
+    scenario: &Scenario,
+    registry: &apis::Registry,
+    kinds: &ServedKinds,
+) -> Result<ScenarioOutcome, Error> {
     let config = settings::flags::config(&scenario.flags)?;
     run_in(Simulation::serving(&scenario.nodes, config, registry.clone(), kinds)?, scenario, None)
 }

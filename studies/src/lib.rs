@@ -5,12 +5,15 @@
 //! nothing else stand here ([`mod@reference`]). Everything is deterministic: integers for time and work, seeds for noise.
 //! Tests: beside each module, and `tests/published.rs` against published results.
 
+pub mod check;
 pub mod compare;
 pub mod input;
 pub mod lineup;
 pub mod published;
+pub mod recorded;
 pub mod reference;
 pub mod report;
 pub mod rows;
 pub mod sim;
 pub mod summary;
+pub mod tables;

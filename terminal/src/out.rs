@@ -97,6 +97,7 @@ impl Failure {
     }
 
     /// Returns the same of a run whose jobs had started.
+    #[must_use]
     pub fn of_started(self) -> Self {
         Self { code: FOUND, ..self.with("; the run ended, and its pods with it") }
     }
@@ -112,6 +113,7 @@ impl Failure {
     }
 
     /// Returns the same with something added.
+    #[must_use]
     pub fn with(mut self, more: &str) -> Self {
         self.text += more;
         self
@@ -203,6 +205,9 @@ fn print_error(text: &str) {
 }
 
 /// Makes printing return at once from now on, also while standard output is blocked. `hint` says where else its text is.
+///
+/// # Errors
+/// Returns an error if a thread cannot be started.
 pub fn start_printer(hint: String) -> io::Result<()> {
     let failed =
         move |error: &io::Error| warn(&format!("standard output: {error}; the run continues without it. {hint}"));

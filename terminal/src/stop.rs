@@ -15,6 +15,9 @@ pub struct StopSignals {
 
 impl StopSignals {
     /// Catches the signals from now on. Needs a runtime of tokio.
+    ///
+    /// # Errors
+    /// Returns an error if the signals cannot be caught.
     pub fn catch() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }

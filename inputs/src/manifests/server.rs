@@ -43,6 +43,9 @@ struct Response {
 
 impl Server {
     /// Connects; without a namespace that of the context is meant.
+    ///
+    /// # Errors
+    /// Returns an error if there is no way to the server.
     pub async fn connect(options: &api_server::Options, namespace: Option<String>) -> Result<Self, Failure> {
         let Connection { client, namespace: own, server, .. } = api_server::connect(options).await?;
         Ok(Self { client, namespace: namespace.unwrap_or(own), address: server, known: BTreeMap::new() })

@@ -55,6 +55,9 @@ pub struct CollectArgs {
 }
 
 /// Collects until it is stopped.
+///
+/// # Errors
+/// Returns an error if the files cannot be read, or the cluster refuses what is written.
 pub fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
     let mut reader = Reader::default();
     if args.print {

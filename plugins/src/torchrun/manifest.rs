@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use apis::torchrunjob::{API_VERSION, KIND, TorchrunJob, uploads};
 use apis::api::ReferenceApi as _;
+use apis::torchrunjob::{API_VERSION, KIND, TorchrunJob, uploads};
 use apis::{Referenced, Resource, jobqueue};
 use inputs::manifests;
 use model::{SpecFact, Text};

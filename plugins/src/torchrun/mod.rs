@@ -86,12 +86,18 @@ fn plugin_command() -> Command {
 }
 
 /// Runs this program as a plugin of kubectl.
+///
+/// # Errors
+/// Returns an error if the verb fails.
 pub fn plugin() -> Result<ExitCode, Failure> {
     let matches = plugin_command().get_matches();
     run(&TorchrunArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
 /// Does what a verb says.
+///
+/// # Errors
+/// Returns an error if the verb fails.
 pub fn run(args: &TorchrunArgs) -> Result<ExitCode, Failure> {
     if let Verb::Completion(args) = &args.verb {
         return Ok(completion::completion(args, plugin_command(), PLUGIN));

@@ -116,12 +116,18 @@ enum Listed {
 }
 
 /// Runs this program as Voda's command.
+///
+/// # Errors
+/// Returns an error if the verb fails.
 pub fn command() -> Result<ExitCode, Failure> {
     let command = VodaArgs::augment_args(Command::new(COMMAND)).version(env!("CARGO_PKG_VERSION")).max_term_width(80);
     run(&VodaArgs::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit()))
 }
 
 /// Does what a verb says.
+///
+/// # Errors
+/// Returns an error if the verb fails.
 pub fn run(args: &VodaArgs) -> Result<ExitCode, Failure> {
     let queue = args.queue.as_deref();
     match &args.verb {

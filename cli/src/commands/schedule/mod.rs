@@ -1,8 +1,6 @@
 //! `trainyard schedule`: the scheduler on its own, without a cluster.
 
 #[cfg(feature = "studies")]
-mod check;
-#[cfg(feature = "studies")]
 mod compare;
 mod eval;
 mod policies;

@@ -1,270 +1,14 @@
-//! The workload of a recorded log: which job asked for which GPUs when, how long it held them, and what it was granted.
+//! The options that choose a recorded log as the workload of a study.
 //!
-//! Owns reading that from records. It must not decide: `studies::sim` plays it. Tests: `tests/local/recorded.rs`.
+//! Owns the options, and reading the log; what is taken from its records is `studies::recorded`'s. Tests:
+//! `tests/local/recorded.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use engine::{Job, Scope, State, queues};
-use model::{GpuRequest, GroupSpec, JobKey, NodeFact, PodPhase, QueueSpec, SizeRange, Text, Timestamp};
-use scheduler::placement::Node;
-use scheduler::{GpuType, Micros};
-use studies::input::{Cluster, OnBadRow, Trace, TraceJob, Workload};
-use studies::sim::{ClusterSetup, Workers};
-use terminal::out::Failure;
-
+use engine::State;
 use local_run::records::{self, Flow, LogSource};
-
-/// Name by which the queue of jobs that name none is chosen.
-const ROOT: &str = "root";
-
-/// A job as a log records it.
-#[derive(Debug, Clone, Default)]
-struct Seen {
-    submitted: Timestamp,
-    /// Its queue; empty for the root queue.
-    queue: Text,
-    resource: Text,
-    gpus: u32,
-    /// Least and greatest number of GPUs that its queue may choose.
-    min: u32,
-    max: u32,
-    workers: Option<Workers>,
-    /// First grant: the time, and the node of each pod.
-    started: Option<(Timestamp, Vec<Text>)>,
-    held_since: Option<Timestamp>,
-    held_ms: u64,
-    /// Times that it was granted places.
-    starts: u32,
-    /// Time at which it had ended and its places were free.
-    ended: Option<Timestamp>,
-}
-
-/// A job of the workload as the log tells it.
-#[derive(Debug, Clone)]
-pub(super) struct Told {
-    /// Time of its first grant, after the origin.
-    pub(super) started: Micros,
-    /// The node of each pod of that grant.
-    pub(super) on: Vec<Text>,
-    /// Time at which it had ended and its places were free; absent where the log ends before.
-    pub(super) ended: Option<Micros>,
-}
-
-/// A recorded workload.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    /// To be played.
-    pub(super) workload: Workload,
-    /// The queues, the nodes and the workers, for the scheduler.
-    pub(super) setup: ClusterSetup,
-    /// Policies of the queues that have jobs, each once.
-    pub(super) policies: Vec<String>,
-    /// What became of each job, by its name in the workload.
-    pub(super) told: BTreeMap<Text, Told>,
-    /// What the workload leaves out or takes otherwise than it was.
-    pub(super) remarks: Vec<String>,
-}
-
-/// What is gathered while a log is read.
-#[derive(Debug, Default)]
-struct Reader {
-    jobs: BTreeMap<JobKey, Seen>,
-    queues: BTreeMap<Text, QueueSpec>,
-    /// Each node as last seen, with the most GPUs that it had.
-    nodes: BTreeMap<Text, NodeFact>,
-    end: Timestamp,
-}
-
-impl Reader {
-    /// Takes in what a record changed. `state`: after it.
-    fn take(&mut self, state: &State, scope: &Scope) {
-        self.end = state.at;
-        match scope {
-            Scope::Cluster => {
-                for (name, node) in state.nodes.iter().filter(|(_, node)| !node.fact.gpus.is_empty()) {
-                    let known = self.nodes.entry(name.clone()).or_insert_with(|| node.fact.clone());
-                    let before = std::mem::replace(known, node.fact.clone());
-                    for (resource, gpus) in &mut known.gpus {
-                        *gpus = (*gpus).max(before.gpus.get(resource).copied().unwrap_or_default());
-                    }
-                }
-            }
-            Scope::Queues => {}
-            Scope::Job(key) => match state.job(key) {
-                Some(job) => self.take_job(key, state, &job),
-                None => self.release(key, state.at, true),
-            },
-        }
-    }
-
-    fn take_job(&mut self, key: &JobKey, state: &State, job: &Job) {
-        let at = state.at;
-        if let Some(spec) = job.spec().and_then(|spec| spec.queue.as_ref()) {
-            self.queues.insert(key.name.clone(), (**spec).clone());
-        }
-        if job.allocation.gated && !self.jobs.contains_key(key) {
-            self.jobs.extend(asked(state, job).map(|seen| (key.clone(), seen)));
-        }
-        let Some(seen) = self.jobs.get_mut(key) else { return };
-        let holding = &job.allocation;
-        if !holding.share.is_empty() && seen.held_since.is_none() {
-            let on = holding.share.cells().map(|(_, node)| node.clone()).collect();
-            seen.started.get_or_insert((at, on));
-            (seen.held_since, seen.starts) = (Some(at), seen.starts.saturating_add(1));
-        }
-        let is_live = |phase: PodPhase| !phase.is_terminal();
-        let holds = !holding.share.is_empty()
-            || !holding.released.is_empty()
-            || job.pods.values().any(|pod| is_live(pod.fact.phase));
-        if !holds {
-            self.release(key, at, job.phase.is_terminal());
-        }
-    }
-
-    /// Notes that a job holds nothing.
-    fn release(&mut self, key: &JobKey, at: Timestamp, is_over: bool) {
-        let Some(seen) = self.jobs.get_mut(key) else { return };
-        if let Some(since) = seen.held_since.take() {
-            seen.held_ms = seen.held_ms.saturating_add(at.0.saturating_sub(since.0));
-        }
-        if is_over && seen.ended.is_none() {
-            seen.ended = Some(at);
-        }
-    }
-}
-
-/// Returns what a job asks its queue for.
-fn asked(state: &State, job: &Job) -> Option<Seen> {
-    let spec = job.spec()?;
-    let demand = spec.demand.as_ref()?;
-    let gpus = |pods: fn(SizeRange) -> u32| {
-        let of = |(group, request): (&GroupSpec, &GpuRequest)| pods(group.size_range()).saturating_mul(request.count);
-        spec.gpu_groups().map(of).fold(0, u32::saturating_add)
-    };
-    let width = spec.gpu_groups().map(|(_, request)| request.count).max()?;
-    Some(Seen {
-        submitted: demand.submitted,
-        queue: job.queue().cloned().unwrap_or_default(),
-        resource: spec.gpu_groups().next()?.1.resource.clone(),
-        gpus: gpus(|sizes| sizes.preferred),
-        min: gpus(|sizes| sizes.min),
-        max: gpus(|sizes| sizes.max),
-        workers: Some(Workers { width, priority: state.queues.classes.priority(demand), queue: None }),
-        ..Seen::default()
-    })
-}
-
-/// Reads a log as a workload. `chosen`: the name of the queue whose jobs are played; `None`: those of all.
-pub(super) fn read(path: &Path, chosen: Option<&str>) -> Result<Recorded, Failure> {
-    let mut reader = Reader::default();
-    records::each(&LogSource::from(path), &mut State::default(), &mut |state, record| {
-        state.fold(&record)?;
-        reader.take(state, &record.scope);
-        Ok(Flow::Go)
-    })?;
-    choose(&mut reader, path, chosen)?;
-    workload(&reader, path)
-}
-
-fn words(queue: &str) -> &str {
-    if queue.is_empty() { ROOT } else { queue }
-}
-
-/// Leaves the jobs of the chosen queue.
-fn choose(reader: &mut Reader, path: &Path, chosen: Option<&str>) -> Result<(), Failure> {
-    let there_are: BTreeSet<Text> = reader.jobs.values().map(|seen| seen.queue.clone()).collect();
-    let path = path.display();
-    if there_are.is_empty() {
-        return Err(Failure::new(format!("{path}: no job of this log went through a queue")));
-    }
-    let Some(name) = chosen else { return Ok(()) };
-    let Some(queue) = there_are.iter().find(|queue| words(queue) == name) else {
-        let names = there_are.iter().map(|name| words(name)).collect::<Vec<_>>().join(", ");
-        return Err(Failure::new(format!("--queue {name}: {path} has jobs of these queues: {names}")));
-    };
-    reader.jobs.retain(|_, seen| seen.queue == *queue);
-    Ok(())
-}
-
-/// Returns the jobs that are played, in order, and remarks on the others and on what is not known.
-fn played<'a>(reader: &'a Reader, resource: &Text) -> (Vec<(&'a JobKey, &'a Seen)>, Vec<String>) {
-    let mut remarks = Vec::new();
-    let mut remark = |count: usize, text: &str| {
-        if count > 0 {
-            remarks.push(format!("{count} {text}"));
-        }
-    };
-    let all = reader.jobs.len();
-    let mut jobs: Vec<(&JobKey, &Seen)> = reader.jobs.iter().filter(|(_, seen)| seen.resource == *resource).collect();
-    remark(all - jobs.len(), "jobs need another GPU resource and are left out");
-    let all = jobs.len();
-    jobs.retain(|(_, seen)| seen.started.is_some());
-    remark(all - jobs.len(), "jobs never started and are left out");
-    remark(jobs.iter().filter(|(_, seen)| seen.starts > 1).count(), "jobs were halted; their run times count together");
-    remark(
-        jobs.iter().filter(|(_, seen)| seen.ended.is_none()).count(),
-        "jobs had not ended; they count as if they ended with the log",
-    );
-    remark(
-        jobs.iter().filter(|(_, seen)| seen.min < seen.max).count(),
-        "jobs may be resized; their run times count as if they had the size that they asked for",
-    );
-    jobs.sort_by_key(|(key, seen)| (seen.submitted, key.to_string()));
-    (jobs, remarks)
-}
-
-fn workload(reader: &Reader, path: &Path) -> Result<Recorded, Failure> {
-    let name = path.display().to_string();
-    let resource = reader.jobs.values().map(|seen| seen.resource.clone()).next().unwrap_or_default();
-    let nodes =
-        || reader.nodes.values().filter(|node| node.gpus.first_key_value().is_some_and(|(of, _)| *of == resource));
-    // All jobs that are played need one resource; quotas of others do not count.
-    let gpu_type = |of: &Text| GpuType(u16::from(*of != resource));
-    let snapshots = queues::QueueSnapshots::of(reader.queues.iter(), nodes, gpu_type);
-    let (jobs, remarks) = played(reader, &resource);
-    let origin = jobs.first().map_or(Timestamp(0), |(_, seen)| seen.submitted);
-    let since = |at: Timestamp| Micros::from_millis(at.0.saturating_sub(origin.0));
-    let id = |key: &JobKey| format!("{}/{}/{}", key.kind, key.namespace, key.name);
-    let (mut rows, mut told, mut workers) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-    for (line, (key, seen)) in (1..).zip(&jobs) {
-        let (Some((started, on)), Some(of_job)) = (&seen.started, seen.workers) else { continue };
-        let held = seen.held_since.map_or(0, |at| reader.end.0.saturating_sub(at.0)).saturating_add(seen.held_ms);
-        // A job that was deleted and created again has the same name and another uid.
-        let id = if told.contains_key(&Text::from(id(key))) { format!("{} {}", id(key), key.uid) } else { id(key) };
-        let name = Text::from(id.as_str());
-        let of_log = Told { started: since(*started), on: on.clone(), ended: seen.ended.map(since) };
-        told.insert(name.clone(), of_log);
-        workers.insert(name, Workers { queue: snapshots.place_of(&seen.queue), ..of_job });
-        rows.push(TraceJob {
-            line,
-            id,
-            submitted: since(seen.submitted),
-            requested: seen.gpus,
-            duration: Micros::from_millis(held.max(1)),
-            min: seen.min,
-            max: seen.max,
-            model: String::new(),
-            batch: String::new(),
-            user: String::new(),
-            tenant: words(&seen.queue).to_owned(),
-        });
-    }
-    if rows.is_empty() {
-        return Err(Failure::new(format!("{name}: no job of the queues started")));
-    }
-    let nodes: Vec<Node> = nodes()
-        .map(|node| Node::new(node.name.clone(), node.gpus.get(&resource).copied().unwrap_or_default()))
-        .collect();
-    let gpus = nodes.iter().map(|node| node.slots).fold(0, u32::saturating_add);
-    let policy = |queue: &Text| reader.queues.get(queue).map_or(queues::ROOT_POLICY, |spec| &*spec.policy).to_owned();
-    let policies: BTreeSet<String> = jobs.iter().map(|(_, seen)| policy(&seen.queue)).collect();
-    let trace = Trace { name, jobs: rows, skipped: Vec::new() };
-    let workload = Workload::join(trace, None, Cluster::parse(&gpus.to_string())?, OnBadRow::Refuse)?;
-    let packing = snapshots.packing();
-    let setup = ClusterSetup { queues: snapshots.all, nodes, packing, workers };
-    Ok(Recorded { workload, setup, policies: policies.into_iter().collect(), told, remarks })
-}
+use studies::recorded::{Reader, Recorded};
+use terminal::out::Failure;
 
 /// Arguments that choose a recorded workload.
 #[derive(Debug, Clone, clap::Args)]
@@ -283,4 +27,15 @@ pub(super) struct RecordedArgs {
     /// Play the log under the policies of its queues, and compare starts, nodes and ends with those recorded.
     #[arg(long, requires = "log", conflicts_with = "policy")]
     pub(super) check: bool,
+}
+
+/// Reads a log as a workload: of the chosen queue, or of all.
+pub(super) fn read(path: &Path, chosen: Option<&str>) -> Result<Recorded, Failure> {
+    let mut reader = Reader::default();
+    records::each(&LogSource::from(path), &mut State::default(), &mut |state, record| {
+        state.fold(&record)?;
+        reader.take(state, &record.scope);
+        Ok(Flow::Go)
+    })?;
+    Ok(reader.finish(&path.display().to_string(), chosen)?)
 }

@@ -11,16 +11,19 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use local_run::session::duration;
 use scheduler::Micros;
+use studies::check::agreement;
 use studies::input::{Cluster, OnBadRow, Profile, Trace, Workload};
 use studies::lineup::Candidate;
+use studies::recorded::Recorded;
 use studies::report::{self, Shown};
 use studies::rows;
 use studies::sim::{self, Knowledge, Settings, SizeKnowledge, SpeedKnowledge};
-use studies::summary::{Summary, seconds};
+use studies::summary::Summary;
+use studies::tables;
 use terminal::out::{self, Failure};
 
-use super::recorded::{self, Recorded, RecordedArgs};
-use super::{check, provenance};
+use super::provenance;
+use super::recorded::{self, RecordedArgs};
 
 /// Workload and settings of a study.
 #[derive(Debug, Args)]
@@ -235,19 +238,21 @@ fn of_log(args: &StudyArgs, recorded: Recorded) -> Result<Play, Failure> {
 
 /// Plays the trace and prints what was measured.
 pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
-    let mut told = BTreeMap::new();
+    let mut runs = BTreeMap::new();
     let play = match &args.recorded.log {
         None => of_trace(args)?,
         Some(path) => {
             let recorded = recorded::read(path, args.recorded.queue.as_deref())?;
-            told.clone_from(&recorded.told);
+            runs.clone_from(&recorded.runs);
             of_log(args, recorded)?
         }
     };
     let Play { workload, candidate, settings } = play;
     let outcome = sim::run(&workload, candidate.policy.as_ref(), &settings)?;
     if args.recorded.check {
-        return Ok(check::print(&candidate.name, &told, &outcome));
+        let found = agreement(&candidate.name, &runs, &outcome);
+        out::lines(&found.lines);
+        return Ok(if found.is_complete { ExitCode::SUCCESS } else { ExitCode::from(out::FOUND) });
     }
     let summary = Summary::of(&workload, &outcome);
     if let Some(path) = &args.report {
@@ -264,9 +269,9 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
         Some(path) if path.as_os_str() == "-" => out::print(&String::from_utf8_lossy(&jobs)),
         Some(path) => {
             write(path, &jobs)?;
-            out::print(&text(&workload, &candidate.name, &settings, &summary));
+            out::print(&tables::study(&workload, &candidate.name, &settings, &summary));
         }
-        None => out::print(&text(&workload, &candidate.name, &settings, &summary)),
+        None => out::print(&tables::study(&workload, &candidate.name, &settings, &summary)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -274,42 +279,4 @@ pub(crate) fn run(args: &StudyArgs) -> Result<ExitCode, Failure> {
 /// Writes a file; the error names it.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
-}
-
-fn text(workload: &Workload, policy: &str, settings: &Settings, summary: &Summary) -> String {
-    let p = &summary.completion;
-    let (name, gpus) = (&workload.name, workload.cluster.gpus());
-    let hours = |area: u128| area / 3_600_000_000;
-    format!(
-        "{policy} on {name}: {} jobs, {gpus} GPUs ({}); {}\n\n\
-         completion time  mean {:.1} s, median {:.1}, p90 {:.1}, p95 {:.1}, p99 {:.1}, max {:.1}\n\
-         makespan         {:.1} s\n\
-         waiting          {:.1} s until the first start, {:.1} s in all, on average\n\
-         GPUs             {:.1} % held; {} of {} GPU-hours held, {} GPU-hours of work done with them (efficiency {:.3})\n\
-         changes          {} of size, {} of them to nothing; {} restarts\n\
-         fairness         worst finish-time fairness {:.2}\n\
-         decisions        {}\n",
-        summary.jobs,
-        workload.cluster.label(),
-        settings.words(),
-        summary.average_completion(),
-        seconds(p.median),
-        seconds(p.p90),
-        seconds(p.p95),
-        seconds(p.p99),
-        seconds(p.max),
-        seconds(summary.makespan),
-        summary.average_first_wait(),
-        summary.average_queued(),
-        summary.utilisation() * 100.0,
-        hours(summary.held),
-        hours(summary.offered),
-        hours(summary.useful),
-        summary.efficiency(),
-        summary.changes,
-        summary.halts,
-        summary.restarts,
-        summary.worst_fairness,
-        summary.decisions,
-    )
 }
