@@ -1,4 +1,4 @@
-//! How soon things go on: after the leader is killed, after most pods of a job are deleted.
+//! How soon work continues: after the leader is killed, after most pods of a job are deleted.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

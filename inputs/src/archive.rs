@@ -1,7 +1,7 @@
 //! The zip archive of a directory that becomes a workspace.
 //!
 //! Owns which files are in it: those that git would not ignore, never `.git`, nothing that was excluded; and its size limit. The same
-//! files make the same bytes, so that an upload can go on where it broke. It must not know where the archive goes. Tests: at the end.
+//! files make the same bytes, so that an upload can continue where it broke. It must not know where the archive goes. Tests: at the end.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use ignore::WalkBuilder;
 use ignore::overrides::OverrideBuilder;
 use sha2::{Digest as _, Sha256};
+use terminal::out::Failure;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
-
-use terminal::out::Failure;
 
 /// Largest sum of file sizes where no other is given, in bytes.
 pub const DEFAULT_MAX_BYTES: u64 = 1 << 30;

@@ -18,11 +18,11 @@ use std::rc::Rc;
 
 use apis::{Registry, Resource, Severity};
 use serde_json::Value;
+use terminal::out::{self, Failure};
+use yaml::{Document, LineColumn};
 
 pub use problem::Problem;
 pub use server::Server;
-use terminal::out::{self, Failure};
-use yaml::{Document, LineColumn};
 
 /// Path that stands for standard input.
 pub const STDIN: &str = "-";

@@ -9,9 +9,8 @@ use std::collections::BTreeSet;
 use apis::Resource;
 use apis::objects::{STOP, annotation};
 use cluster::Cluster;
-use serde_json::{Map, Value};
-
 use embedded::Session;
+use serde_json::{Map, Value};
 use terminal::out::Failure;
 
 /// Annotation on a job: digest of the manifests it was applied from.

@@ -7,9 +7,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use serde_json::Value;
-
 use inputs::manifests;
+use serde_json::Value;
 use terminal::out::Failure;
 
 /// Interval between two looks at the files.
@@ -18,7 +17,7 @@ pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Time of the last change and length of each file; absent for one that cannot be read.
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
-/// The manifest files of a run that is told to follow them.
+/// The manifest files of a run that follows them.
 pub(crate) struct ChangedFiles {
     files: Vec<PathBuf>,
     lax: bool,

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-
 use terminal::near::did_you_mean;
 use terminal::out::Failure;
 

@@ -13,7 +13,6 @@ use std::time::{Duration, SystemTime};
 
 use event_log::disk;
 use serde::{Deserialize, Serialize};
-
 use terminal::out::Failure;
 use terminal::shell::quoted;
 
@@ -272,7 +271,7 @@ fn lock(dir: &Path) -> Result<File, Failure> {
     Ok(file)
 }
 
-/// Refuses a directory in which a run of a build without this lock goes on: such a run locks its log only.
+/// Refuses a directory in which a run of a build without this lock is active: such a run locks its log only.
 fn check_older_run(dir: &Path) -> Result<(), Failure> {
     let Ok(file) = File::open(dir.join("log").join("lock")) else { return Ok(()) };
     match file.try_lock_shared() {

@@ -1,7 +1,7 @@
 //! Runs without a terminal: started in the background, or left there by Ctrl-C.
 //!
 //! Owns how a run leaves its terminal, and the file that its output goes to then (`run.log`), which `trainyard attach` follows. The
-//! process in front of a run on a terminal only waits: so a shell gets its prompt back while the run goes on. Tests:
+//! process in front of a run on a terminal only waits: so a shell gets its prompt back while the run continues. Tests:
 //! `cli/tests/local/detached.rs`.
 
 use std::ffi::OsString;
@@ -131,7 +131,7 @@ pub(crate) fn forget(data_dir: &Path) {
     }
 }
 
-/// Stands in front of a run on a terminal: waits for its end, or until it goes on without the terminal.
+/// Stands in front of a run on a terminal: waits for its end, or until it continues without the terminal.
 pub(crate) fn stand_in_front() -> Result<ExitCode, Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     // The run changes the mode, and may be killed.
@@ -142,7 +142,7 @@ pub(crate) fn stand_in_front() -> Result<ExitCode, Failure> {
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             match signal {
-                // It goes on in the background.
+                // It continues in the background.
                 SIGUSR1 => {
                     drop(for_signals.lock().unwrap_or_else(PoisonError::into_inner).take());
                     std::process::exit(0)

@@ -1,4 +1,7 @@
 //! Faults to inject into a run or a simulation: `--fault`.
+//!
+//! Owns their syntax, whether their targets exist, and when they happen. It must not know how a pod is ended. Tests: at the end,
+//! `cli/tests/local/files.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,10 +9,9 @@ use std::str::FromStr;
 
 use apis::{Registry, Resource};
 use cluster::NodeState;
+use embedded::Session;
 use model::{JobKey, SlotId, Text, Timestamp};
 use serde_json::Value;
-
-use embedded::Session;
 use terminal::near::did_you_mean;
 use terminal::out::{self, Failure};
 

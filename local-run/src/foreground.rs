@@ -1,4 +1,4 @@
-//! Ctrl-C on a terminal: asked once whether the jobs stop or go on without it.
+//! Ctrl-C on a terminal: asked once whether the jobs stop or continue without it.
 //!
 //! Owns the question and what follows from the answer. The process in front, to which a shell gives its terminal, is in `detached`.
 //! Tests: `cli/tests/local/detached.rs`.
@@ -40,7 +40,7 @@ impl Run {
         self.foreground.as_ref().is_some_and(|process| process.is_asking)
     }
 
-    /// Asks whether to stop or to go on without the terminal.
+    /// Asks whether to stop or to continue without the terminal.
     pub(crate) fn ask(&mut self, cause: StopCause) {
         self.progress.ask(Some(QUESTION));
         if let Some(process) = &mut self.foreground {

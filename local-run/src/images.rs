@@ -1,6 +1,7 @@
 //! Pods whose image cannot be pulled: `--fault image=POD`.
 //!
-//! Owns what stands between the embedded cluster and the processes. Every other pod starts unchanged.
+//! Owns what stands between the embedded cluster and the processes. Every other pod starts unchanged. It must not be there where no such
+//! fault was asked for. Tests: `cli/tests/local/files.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

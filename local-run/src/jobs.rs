@@ -8,7 +8,6 @@ use engine::explain;
 use engine::{Job, State};
 use model::{GroupSpec, JobKey, Phase, SlotId, Timestamp};
 use serde_json::{Value, json};
-
 use terminal::near::did_you_mean;
 use terminal::out::Failure;
 

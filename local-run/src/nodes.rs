@@ -10,7 +10,6 @@ use cluster::runtime::PodRuntime;
 use cluster::{Cluster, FileError, Mode, NodeSpec, NodeState};
 use model::Timestamp;
 use serde_json::Value;
-
 use terminal::out::Failure;
 
 /// Resource of a node's GPUs.

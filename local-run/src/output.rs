@@ -92,7 +92,7 @@ impl Lines {
         state.lines.is_empty() && state.dropped == 0
     }
 
-    /// Drops what comes from now on, and lets the threads go on that wait for room.
+    /// Drops what comes from now on, and releases the threads that wait for room.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.room.notify_all();

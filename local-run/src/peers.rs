@@ -84,7 +84,7 @@ impl Places {
         known.ports.retain(|job| live.contains(job));
     }
 
-    /// Returns what tells the place of a pod.
+    /// Returns the function that finds the place of a pod.
     pub(crate) fn of_pods(&self) -> Peers {
         let places = self.clone();
         Arc::new(move |pod| places.of(pod))
@@ -187,7 +187,7 @@ mod tests {
                 json!({"containers": [{"name": "elasticjob-worker", "image": "i", "command": ["sh", "-c", command]}]});
             json!({"Worker": {"replicas": 1, "template": {"spec": spec}}})
         };
-        // Nobody listens there: the system has just chosen it.
+        // No process listens there: the system has just chosen it.
         let free = || std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
         let (own, shared) = (free(), free());
         let torchrun = format!("torchrun --master_port={own} t.py");

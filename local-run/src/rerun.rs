@@ -1,6 +1,6 @@
 //! Runs a job again that has ended, if no run is active: `trainyard rerun` and `retry`.
 //!
-//! Owns the run that is started for it, with the machine that the run before had. Tests: `cli/tests/local/control.rs`.
+//! Owns the run that is started for it, with the machine that the run before had. It must not change a run that is active. Tests: `cli/tests/local/control.rs`.
 
 use std::ffi::OsString;
 use std::path::Path;

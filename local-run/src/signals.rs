@@ -1,6 +1,7 @@
 //! The signals that stop a run.
 //!
-//! Owns which signals are stops and which one ends the run at once. Tests: `tests/run_processes`.
+//! Owns which signals are stops and which one ends the run at once. Must not stop anything itself. Tests:
+//! `cli/tests/local/run_processes.rs`.
 
 use std::io;
 use std::thread;

@@ -1,6 +1,7 @@
 //! Checks before a run that this process may start its threads.
 //!
 //! The log's library waits without end for threads that cannot be started, so that an error later would not end the process.
+//! Must not keep a thread.
 
 use std::sync::RwLock;
 use std::thread;

@@ -1,4 +1,6 @@
 //! The loop of a run: what wakes it, what it does then, and when it ends.
+//!
+//! Owns the order of one round. It must not make changes of jobs: `changes` and `serve` do. Tests: `cli/tests/local/`, by topic.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -193,7 +195,7 @@ impl Run {
         }
     }
 
-    /// Applies the manifest files again if they have changed. What is wrong with them is printed, and the jobs go on as they are.
+    /// Applies the manifest files again if they have changed. What is wrong with them is printed, and the jobs stay as they are.
     fn apply_changed_files(&mut self, session: &mut Session) -> Result<(), Failure> {
         let Some(changed) = self.files.as_mut().filter(|_| self.stopped.is_none()).and_then(ChangedFiles::take) else {
             return Ok(());

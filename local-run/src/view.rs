@@ -1,9 +1,11 @@
 //! The screen of a run: a line for each change, a table that is updated on a terminal, what became of each job at the end.
 //!
-//! Owns what is printed and when, once each; `step` is one such line, `closing` the end. It decides nothing. Tests: `cli/tests/local/terminal.rs`,
-//! `cli/tests/local/closing.rs`, `cli/tests/local/events.rs`.
+//! Owns what is printed and when, once each; `step` is one such line, `closing` the end. It decides nothing. Tests:
+//! `cli/tests/local/terminal.rs`, `closing.rs`, `events.rs`.
 
+mod audience;
 mod closing;
+mod outcomes;
 mod pod_line;
 mod screen;
 mod step;
@@ -13,20 +15,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use apis::Registry;
+use embedded::Session;
 use engine::{State, explain};
 use model::{JobKey, Phase, Timestamp};
-use terminal::out::{self, Failure, Stream};
-
-use crate::jobs;
-use embedded::Session;
+use terminal::out::{self, Stream};
 
 use self::pod_line::PodLine;
 use self::screen::Screen;
 use self::step::Step;
 use self::table::Row;
+use crate::jobs;
 
+pub use self::audience::{Audience, Form};
 pub use self::closing::DirOption;
 pub(crate) use self::closing::{blocks, deleted, failures};
+pub use self::outcomes::outcomes;
 pub use self::screen::tame;
 
 /// Maximum number of lines of the table, however high the terminal is.
@@ -35,7 +38,7 @@ const MAX_LINES: usize = 22;
 /// Waiting reason of a container that cannot be made from what there is.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 
-/// Follows what stands in the way of a job that cannot go on by itself.
+/// Follows what stands in the way of a job that cannot continue by itself.
 const WHAT_TO_DO: &str = "end the run with Ctrl-C, change the manifest, run it again";
 
 /// Attributes of a terminal: bold, and the first of six colours.
@@ -44,26 +47,6 @@ const FIRST_COLOUR: u8 = 31;
 
 /// Columns by which a line that is broken is indented: those of the time before each line.
 const TIME_WIDTH: usize = 10;
-
-/// Form of progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Lines for people, and a table.
-    Text,
-    /// Nothing but messages.
-    Quiet,
-    /// One JSON object for each event, on standard output.
-    Json,
-}
-
-/// Stream and form of progress.
-#[derive(Debug, Clone, Copy)]
-pub struct Audience {
-    /// The output for progress.
-    pub stream: Stream,
-    /// Its form.
-    pub form: Form,
-}
 
 /// Progress on the screen.
 pub struct Progress {
@@ -431,43 +414,4 @@ fn default_limit(state: &State, key: &JobKey) -> Option<String> {
 fn clock_of(ms: u64) -> String {
     let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
     if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
-}
-
-/// Prints each job's timeline and outcome, and of one that did not succeed what failed. Of a job that was deleted when its time to
-/// live had passed, `progress` knows the end. Returns whether all of them succeeded.
-///
-/// # Errors
-/// Returns an error if the log cannot be read.
-pub fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure> {
-    let mut all_well = true;
-    let mut failures = None;
-    let registry = Registry::all();
-    let jobs = session.operator.state().jobs.iter().filter(|(key, job)| job.known && registry.is_job(&key.kind));
-    for (key, job) in jobs {
-        out::line(&format!("\n{} {key}", key.kind));
-        for entry in &job.trail {
-            out::line(&format!("  #{:<5} {}  {}", entry.stamp.position.0, out::virtual_clock(entry.at), entry.text));
-        }
-        let invalid =
-            job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));
-        let word = jobs::end_word(&registry, key, job.phase);
-        out::line(&format!("  {word}{}{}", closing::course(&job), invalid.unwrap_or_default()));
-        all_well &= job.phase == Phase::Succeeded;
-        if job.phase == Phase::Succeeded {
-            continue;
-        }
-        let known = match &mut failures {
-            Some(known) => known,
-            none => none.insert(closing::failures(session.operator.log())?),
-        };
-        for line in known.get(key).map(closing::cause_lines).unwrap_or_default() {
-            out::line(&format!("  {line}"));
-        }
-    }
-    for (key, phase) in progress.deleted(session.operator.state()) {
-        let word = jobs::phase_word(&registry, key, phase);
-        out::line(&format!("\n{} {key}\n  {word}; the job was deleted when its time to live had passed", key.kind));
-        all_well &= phase == Phase::Succeeded;
-    }
-    Ok(all_well)
 }

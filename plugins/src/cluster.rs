@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::LogParams;
 use kube::{Api, Client};
 use serde_json::{Value, json};
-
 use terminal::out::{self, Failure};
 
 const MERGE: &str = "application/merge-patch+json";

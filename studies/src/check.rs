@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::sim::StudyOutcome;
-use crate::summary::seconds;
 use model::Text;
 use scheduler::Micros;
 
 use crate::recorded::RecordedRun;
+use crate::sim::StudyOutcome;
+use crate::summary::seconds;
 
 /// Jobs that differ and are named.
 const SHOWN_MAX: usize = 10;

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::input::{self, Cluster, OnBadRow, Trace, TraceJob, Workload};
-use crate::sim::{ClusterSetup, Workers};
 use engine::{Job, Scope, State, queues};
 use model::{GpuRequest, GroupSpec, JobKey, NodeFact, PodPhase, QueueSpec, SizeRange, Text, Timestamp};
 use scheduler::placement::Node;
 use scheduler::{GpuType, Micros};
+
+use crate::input::{self, Cluster, OnBadRow, Trace, TraceJob, Workload};
+use crate::sim::{ClusterSetup, Workers};
 
 /// Name by which the queue of jobs that name none is chosen.
 const ROOT: &str = "root";

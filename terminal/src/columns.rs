@@ -9,7 +9,7 @@ use console::{Alignment, Term, measure_text_width, pad_str, truncate_str};
 /// Columns between two columns.
 const GAP: &str = "   ";
 
-/// Width of a terminal that does not tell its own.
+/// Width of a terminal that does not report its own.
 const DEFAULT_WIDTH: usize = 80;
 
 /// Returns a header and rows in columns. The last column takes what is left.

@@ -1,6 +1,6 @@
 //! Printing, and the exit codes.
 //!
-//! Owns standard output and standard error. A command prints directly, and ends when that fails; one that has to go on
+//! Owns standard output and standard error. A command prints directly, and ends when that fails; one that continues
 //! without its output calls [`start_printer`] first. Tests: `cli/tests/local/output.rs`.
 
 mod printer;

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use apis::Registry;
 use clap::Args;
-
 use terminal::out::{self, Failure};
 
 /// Arguments of `trainyard crd`.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Command};
-
 use terminal::near::did_you_mean;
 use terminal::out::{self, Failure};
 

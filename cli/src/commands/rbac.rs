@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use apis::{Registry, ServedResource};
 use model::Kind;
 use serde_json::Value;
-
 use terminal::out;
 
 /// Prints the roles.

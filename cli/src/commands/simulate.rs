@@ -14,13 +14,12 @@ use embedded::kubelet::{Kubelet, PodBehaviour};
 use embedded::{EmbeddedCluster, Session};
 use event_log::MemoryLog;
 use inputs::manifests;
-use simulator::controllers::mpi_operator;
-use terminal::out::{self, Failure, Stream};
-
 use local_run::faults::{self, Fault, Faults};
 use local_run::records;
 use local_run::session::{apply, config, duration, flag};
 use local_run::view::{self, Audience, Form, Progress};
+use simulator::controllers::mpi_operator;
+use terminal::out::{self, Failure, Stream};
 
 /// Maximum number of nodes of a simulation: each is an object in memory.
 const MAX_NODES: i64 = 10_000;

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
-
 use terminal::columns::counted;
 use terminal::out::{self, Failure};
 

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 
 use model::last_words::{condensed, error_line};
 use model::{ContainerState, JobKey, PodFact, PodPhase};
-
 use terminal::columns::counted;
 
 /// Maximum number of characters of a termination message that are searched for the error.

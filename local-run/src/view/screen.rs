@@ -4,7 +4,6 @@
 
 use console::{AnsiCodeIterator, Term, measure_text_width};
 use model::printable;
-
 use terminal::out::{Stream, shown};
 
 /// Size of a terminal that does not report its own.
@@ -46,7 +45,7 @@ impl Screen {
         if self.colours { format!("\x1b[{attribute}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// Returns text whose lines fit the width of a live screen: longer ones are broken between words, and go on below `indent`.
+    /// Returns text whose lines fit the width of a live screen: longer ones are broken between words, and continue below `indent`.
     pub(crate) fn fitted(&self, text: &str, indent: usize) -> String {
         let text = shown(text);
         if self.live {

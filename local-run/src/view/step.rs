@@ -4,12 +4,11 @@
 
 use model::{JobKey, Timestamp};
 use serde_json::{Value, json};
-
 use terminal::out;
 
-/// One thing told.
+/// One line of progress.
 pub(crate) struct Step {
-    /// True if it belongs to what was told before it.
+    /// True if it belongs to what was printed before it.
     is_detail: bool,
     text: String,
     event: Value,
@@ -37,7 +36,7 @@ impl Step {
         Self { is_detail: true, text: format!("pod {short} {words}"), event }
     }
 
-    /// What can be done about what was told before.
+    /// What can be done about what was printed before.
     pub(super) fn advice(words: &str) -> Self {
         Self { is_detail: true, text: words.to_owned(), event: json!({"event": "message", "message": words}) }
     }

@@ -50,7 +50,7 @@ pub(crate) fn render(rows: &[Row], columns: usize, lines: usize) -> Vec<String> 
     out
 }
 
-/// The rows there is space for, in their order; those of jobs that go on are preferred.
+/// The rows there is space for, in their order; those of jobs that have not ended are preferred.
 fn fitting(rows: &[Row], lines: usize) -> Vec<&Row> {
     let space = if rows.len() < lines { rows.len() } else { lines - 2 };
     let mut order: Vec<usize> = (0..rows.len()).collect();

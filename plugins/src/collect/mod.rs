@@ -90,7 +90,7 @@ pub fn run(args: &CollectArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Writes the progress of the jobs that are there, where their objects tell another.
+/// Writes the progress of the jobs that are there, where their objects have another.
 async fn collect(cluster: &Cluster, api: &dyn JobApi, all: BTreeMap<String, Progress>) -> Result<(), Failure> {
     let base = format!("/apis/{}", api.resource().api_version);
     let list = cluster.get(&format!("{base}/namespaces/{}/{}", cluster.namespace, api.descriptor().plural)).await?;
@@ -112,7 +112,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Returns the progress that files tell, by the name of the job.
+    /// Returns the progress of the files, by the name of the job.
     fn read(&mut self, directory: &Path) -> Result<BTreeMap<String, Progress>, Failure> {
         let failed = |error| Failure::new(format!("--metrics {}: {error}", directory.display()));
         let mut all = BTreeMap::new();

@@ -135,7 +135,7 @@ fn env(pairs: &[String]) -> Result<Vec<Value>, Failure> {
     pairs.iter().map(read).collect()
 }
 
-/// A name of the directory's and four digits that tell it from other submissions.
+/// A name of the directory's and four digits that distinguish it from other submissions.
 fn made_name(directory: &Path) -> Result<String, Failure> {
     let directory =
         fs::canonicalize(directory).map_err(|error| Failure::new(format!("{}: {error}", directory.display())))?;

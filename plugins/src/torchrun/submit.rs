@@ -231,7 +231,7 @@ fn dry_run(cluster: &ClusterArgs, args: &SubmitArgs) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Uploads the files of a job again, or goes on with an upload that broke.
+/// Uploads the files of a job again, or continues an upload that broke.
 pub(super) async fn sync(cluster: &Cluster, args: &SyncArgs) -> Result<ExitCode, Failure> {
     let path = cluster.path(API, JOBS, &args.job);
     let object = cluster.get(&path).await?;

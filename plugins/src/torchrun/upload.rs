@@ -1,7 +1,7 @@
 //! Uploading an archive, piece by piece, into a directory behind a shell.
 //!
 //! Owns the protocol: what has arrived is asked for, the rest is appended to a part named after the archive's digest, and the whole is
-//! verified and renamed at once. So a connection that breaks loses nothing, and nobody sees half an archive. It must not know
+//! verified and renamed at once. So a connection that breaks loses nothing, and half an archive is never seen. It must not know
 //! clusters. Tests: `upload/tests.rs`.
 
 #[cfg(test)]
@@ -11,7 +11,6 @@ use std::fs::File;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-
 use inputs::archive::{Archive, size};
 use terminal::out::{self, Failure};
 
@@ -64,7 +63,7 @@ pub(crate) trait Receiver {
     async fn run(&mut self, script: &str, words: &[&str], input: Option<Input<'_>>) -> Result<String, Broken>;
 }
 
-/// Uploads an archive. `mark` says what it is for: the same archive is uploaded anew for another purpose.
+/// Uploads an archive. `mark` says what it is for: the same archive is uploaded again for another purpose.
 pub(crate) async fn upload(
     receiver: &mut impl Receiver,
     archive: &Archive,

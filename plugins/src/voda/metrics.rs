@@ -40,7 +40,7 @@ struct OfAlgorithm {
     algorithm: String,
 }
 
-/// Times or amounts, of which the sum and the number are told.
+/// Times or amounts, of which the sum and the number are reported.
 fn summary() -> Histogram {
     Histogram::new([])
 }

@@ -40,7 +40,7 @@ impl Recording {
                 _ => false,
             });
         let (mut actions, mut remarks) = (Vec::new(), Vec::new());
-        // Pods as earlier facts of this record tell them.
+        // Pods as earlier facts of this record have them.
         let mut seen: BTreeMap<Uid, PodFact> = BTreeMap::new();
         for fact in &record.facts {
             match fact {

@@ -172,14 +172,14 @@ impl Manifests {
     }
 }
 
-/// Returns the time at which the object of a spec was created, where the spec tells.
+/// Returns the time at which the object of a spec was created, where the spec has it.
 fn created(fact: &SpecFact) -> Option<Timestamp> {
     let spec = fact.spec.as_ref().ok()?;
     let demanded = spec.demand.as_ref().map(|demand| demand.submitted);
     demanded.or_else(|| spec.coordination.as_ref().map(|coordination| coordination.submitted))
 }
 
-/// Returns the generation of the object of a spec, where the spec tells.
+/// Returns the generation of the object of a spec, where the spec has it.
 fn generation(fact: &SpecFact) -> Option<u64> {
     fact.notes.as_ref()?.elastic.map(|elastic| elastic.generation)
 }

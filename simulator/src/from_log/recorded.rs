@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::{JobKey, Position, Text, Timestamp};
 use serde_json::Value;
 
-/// Remark on a call of which the log does not tell whether it took effect.
+/// Remark on a call whose effect the log does not record.
 pub(super) const NOT_APPLIED: &str =
     "whether the failed call took effect is not recorded; the scenario takes it that it did not";
 /// The same, where the other assumption led elsewhere than the log.

@@ -121,7 +121,7 @@ impl Recording {
         let came = |step: &RecordedStep| step.node.clone();
         let later: BTreeSet<Text> = self.steps.iter().filter_map(came).collect();
         for name in &self.used_nodes {
-            // A node that no record tells of was there from the start.
+            // A node that no record names was there from the start.
             if !later.contains(name) {
                 listed.entry(name.clone()).or_insert(None);
             }

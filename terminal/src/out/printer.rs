@@ -1,4 +1,4 @@
-//! Printing from a thread of its own, for commands that go on while standard output stands still.
+//! Printing from a thread of its own, for commands that continue while standard output stands still.
 //!
 //! Owns the queue between a command and its standard output: bounded, never waited for. Knows nothing of what is printed.
 //! Tests: at the end.

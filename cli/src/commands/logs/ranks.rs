@@ -4,7 +4,6 @@
 //! (`[default0]:`). It must not read any output. Tests: at the end, and `cli/tests/local/logs.rs`.
 
 use model::last_words::prefixed;
-
 use terminal::out::Failure;
 
 /// Bytes of the output of a pod in which local ranks are looked for.

@@ -2,9 +2,8 @@
 
 use std::net::SocketAddr;
 
-use clap::Parser;
-
 use ::settings::flags;
+use clap::Parser;
 use k8s_driver::{Format, JobFilter, LeaseSettings, Options};
 use serde_json::Value;
 

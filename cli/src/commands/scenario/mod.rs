@@ -8,7 +8,6 @@ mod from_log;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-
 use terminal::out::{self, Failure};
 
 /// Arguments of `trainyard scenario`.

@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
-use terminal::out::Failure;
-
 use settings::decimal::fixed;
+use terminal::out::Failure;
 
 /// A value in the file and the way to it.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 //!
 //! Owns what stands where. Pure: it reads nothing and knows no keys. Tests: at the end, as snapshots of 80 x 24.
 
+use local_run::jobs::{self, Row};
 use model::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,8 +10,6 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Row as TableRow, Table, TableState, Wrap};
 use terminal::columns::{counted, span};
-
-use local_run::jobs::{self, Row};
 
 /// Rows for jobs at most before the lower part gets less than half.
 const MIN_LOWER_ROWS: u16 = 8;
