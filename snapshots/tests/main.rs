@@ -9,6 +9,7 @@ mod limits;
 mod logs;
 mod manifests;
 mod matrix;
+mod narrow;
 mod per_api;
 mod rights;
 mod scenarios;
