@@ -4,9 +4,11 @@
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
 //! no dependencies, so that it builds at once. Exit codes: 0 fine, 1 a check failed, 2 usage or something is missing here.
 
+mod arch;
 mod bench;
 mod check;
 mod cluster;
+mod cross;
 mod dependencies;
 mod dist;
 mod documents;
@@ -39,7 +41,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   kubectl -- ...    kubectl on that control plane
   dist [FLAG]...    the binary that is shipped, static and stripped, with its line tables beside it; flags go to `cargo build`
   release           what is published, in target/packages: archive, Helm chart, Python wheel, SBOM, their checksums, context of the image
-                    (--url URL: also the manifest for Krew of an archive that is published there)
+                    (--arch x86_64 --arch aarch64: for these processors instead of this machine's own; --url URL: also the manifest
+                    for Krew of archives that are published there)
   documents [FILE]...  runs every command in README.md, CONTRIBUTING.md and docs/, and checks their links (--built: with the programs that are
                     there already)
   site              these documents as a site with a search, in target/site (installs mdBook the first time)

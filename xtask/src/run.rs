@@ -94,13 +94,17 @@ pub(crate) fn built(program: &str) -> PathBuf {
     target().join("debug").join(program)
 }
 
+/// Directory of the standard library of a target, or of this machine. It need not be there.
+pub(crate) fn library(target: Option<&str>) -> Option<PathBuf> {
+    let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--print", "target-libdir"]).args(target.map(|target| ["--target", target]).iter().flatten());
+    let printed = rustc.output().ok().filter(|out| out.status.success())?;
+    Some(PathBuf::from(String::from_utf8_lossy(&printed.stdout).trim()))
+}
+
 /// Whether cargo can build for this target: its standard library is installed, by `rustup` if it was not.
 pub(crate) fn has_target(target: &str) -> bool {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let is_installed = || {
-        let library = Command::new(&rustc).args(["--print", "target-libdir", "--target", target]).output();
-        library.is_ok_and(|out| out.status.success() && Path::new(String::from_utf8_lossy(&out.stdout).trim()).is_dir())
-    };
+    let is_installed = || library(Some(target)).is_some_and(|library| library.is_dir());
     let add = || Command::new("rustup").args(["target", "add", target]).output().is_ok_and(|out| out.status.success());
     is_installed() || (add() && is_installed())
 }

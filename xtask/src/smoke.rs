@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::arch::Arch;
 use crate::run::{
     Problem, Scratch, TEST_PROGRAMS, Watched, argument, built, cargo, io, is_there, root, succeed, watch,
 };
@@ -69,7 +70,7 @@ impl User {
     fn wheel(&self) -> Result<(), Problem> {
         let (stripped, venv) = (self.scratch.join("stripped"), self.scratch.join("venv"));
         succeed(Command::new("objcopy").arg("--strip-all").args([&self.binary, &stripped]))?;
-        let wheel = wheel::write(&stripped, Platforms::Glibc, "1700000000", &self.scratch.join(""))?;
+        let wheel = wheel::write(Arch::OWN, &stripped, Platforms::Glibc, "1700000000", &self.scratch.join(""))?;
         println!("$ pip install {}", wheel.display());
         venv::create(&venv)?;
         let programs = venv.join("bin");

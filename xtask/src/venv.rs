@@ -28,6 +28,14 @@ pub(crate) fn programs(name: &str, packages: &[&str], check: &str) -> Result<Pat
     Err(Problem::Missing(format!("{} of PyPI do not work here: {stderr}", packages.join(", "))))
 }
 
+/// Does so for packages with their versions: it is made again when another version is asked for.
+pub(crate) fn pinned(name: &str, packages: &[(&str, &str)]) -> Result<PathBuf, Problem> {
+    let wanted: Vec<_> = packages.iter().map(|(package, version)| format!("{package}=={version}")).collect();
+    let checks = packages.iter().map(|(package, version)| format!("assert version('{package}') == '{version}'\n"));
+    let check = format!("from importlib.metadata import version\n{}", checks.collect::<String>());
+    programs(name, &wanted.iter().map(String::as_str).collect::<Vec<_>>(), &check)
+}
+
 /// Creates an empty environment.
 pub(crate) fn create(venv: &Path) -> Result<(), Problem> {
     succeed(Command::new("python3").args(["-m", "venv"]).arg(venv))

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::arch::Arch;
 use crate::run::{Problem, Scratch, VERSION, argument, io, output, root, text};
 use crate::venv;
 
@@ -21,9 +22,15 @@ pub(crate) enum Platforms {
     Any,
 }
 
-/// Writes the wheel into a directory, and returns its path.
-pub(crate) fn write(binary: &Path, platforms: Platforms, epoch: &str, to: &Path) -> Result<PathBuf, Problem> {
-    let tools = tools()?;
+/// Writes the wheel of a processor's binary into a directory, and returns its path.
+pub(crate) fn write(
+    arch: Arch,
+    binary: &Path,
+    platforms: Platforms,
+    epoch: &str,
+    to: &Path,
+) -> Result<PathBuf, Problem> {
+    let tools = venv::pinned("wheel-tools", &TOOLS)?;
     let tool = |name: &str, args: &[&str]| {
         let mut command = Command::new(tools.join(name));
         let output = output(command.args(args).env("PATH", venv::path(&tools)?).env("SOURCE_DATE_EPOCH", epoch))?;
@@ -34,12 +41,12 @@ pub(crate) fn write(binary: &Path, platforms: Platforms, epoch: &str, to: &Path)
     };
     let scratch = Scratch::new("wheel")?;
     let (unpacked, packed, audited) = (scratch.join("unpacked"), scratch.join("packed"), scratch.join("audited"));
-    lay_out(binary, &unpacked)?;
+    lay_out(arch, binary, &unpacked)?;
     fs::create_dir_all(&packed).map_err(io(packed.display()))?;
     tool("wheel", &["pack", argument(&unpacked), "--dest-dir", argument(&packed)])?;
     tool("auditwheel", &["repair", argument(&only_file(&packed)?), "--wheel-dir", argument(&audited)])?;
     if platforms == Platforms::Any {
-        let musl = format!("--platform-tag=+musllinux_1_1_{}", std::env::consts::ARCH);
+        let musl = format!("--platform-tag=+musllinux_1_1_{arch}");
         tool("wheel", &["tags", "--remove", &musl, argument(&only_file(&audited)?)])?;
     }
     let made = only_file(&audited)?;
@@ -48,16 +55,8 @@ pub(crate) fn write(binary: &Path, platforms: Platforms, epoch: &str, to: &Path)
     Ok(wheel)
 }
 
-/// Directory of the tools' programs.
-fn tools() -> Result<PathBuf, Problem> {
-    let packages = TOOLS.map(|(name, version)| format!("{name}=={version}"));
-    let checks = TOOLS.map(|(name, version)| format!("assert version('{name}') == '{version}'"));
-    let check = format!("from importlib.metadata import version\n{}", checks.join("\n"));
-    venv::programs("wheel-tools", &packages.each_ref().map(String::as_str), &check)
-}
-
 /// The files of the wheel; its digests are added when it is packed.
-fn lay_out(binary: &Path, directory: &Path) -> Result<(), Problem> {
+fn lay_out(arch: Arch, binary: &Path, directory: &Path) -> Result<(), Problem> {
     let info = directory.join(format!("trainyard-{VERSION}.dist-info"));
     let scripts = directory.join(format!("trainyard-{VERSION}.data/scripts"));
     let licenses = info.join("licenses");
@@ -67,13 +66,22 @@ fn lay_out(binary: &Path, directory: &Path) -> Result<(), Problem> {
     for (from, to) in [(binary, scripts.join("trainyard")), (&root().join("LICENSE"), licenses.join("LICENSE"))] {
         fs::copy(from, &to).map_err(io(from.display()))?;
     }
-    let tag = format!("py3-none-linux_{}", std::env::consts::ARCH);
-    let wheel = format!("Wheel-Version: 1.0\nGenerator: cargo xtask release\nRoot-Is-Purelib: false\nTag: {tag}\n");
-    for (name, content) in [("WHEEL", wheel), ("METADATA", metadata())] {
+    for (name, content) in [("WHEEL", tags(arch)), ("METADATA", metadata())] {
         let path = info.join(name);
         fs::write(&path, content).map_err(io(path.display()))?;
     }
     Ok(())
+}
+
+/// What kind of wheel it is, and for which processor.
+fn tags(arch: Arch) -> String {
+    format!(
+        "Wheel-Version: 1.0
+Generator: cargo xtask release
+Root-Is-Purelib: false
+Tag: py3-none-linux_{arch}
+"
+    )
 }
 
 fn metadata() -> String {
