@@ -186,8 +186,18 @@ fn report(cases: &[Case]) -> String {
 
 /// Returns text as it may stand in XML, which has no control characters.
 fn escaped(text: &str) -> String {
-    let is_banned = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    studies::report::escape(&text.replace(is_banned, "\u{fffd}"))
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            c if c.is_control() && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
+            c => safe.push(c),
+        }
+    }
+    safe
 }
 
 #[cfg(test)]
