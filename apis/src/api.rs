@@ -1,7 +1,7 @@
 //! The trait that each served API implements.
 //!
-//! Owns the core that every API has. What only some APIs have is a capability of its own (`capabilities`), and what is constant stands in
-//! a [`Descriptor`]. It must not name an API.
+//! Owns the core that every API has. What only some APIs have is a capability of its own (`capabilities`), and constants stand in a
+//! [`Descriptor`]. It must not name an API.
 
 mod capabilities;
 mod descriptor;
@@ -95,7 +95,7 @@ pub struct JobEvent {
 ///
 /// The last methods return what only some APIs have; `None` stands for an API without it.
 pub trait JobApi: Send + Sync {
-    /// Returns what is constant about the API.
+    /// Returns the constants of the API.
     fn descriptor(&self) -> &'static Descriptor;
 
     /// Reads the job object's metadata and mirror. The default is for an API none of whose annotations ends a job: none reports its
@@ -123,12 +123,6 @@ pub trait JobApi: Send + Sync {
 
     /// Renders the whole `status` of a job; null for an API whose status another controller writes.
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value;
-
-    /// Spells a phase as this API does; empty for a job nothing was decided for.
-    fn phase_word(&self, phase: Phase) -> &'static str;
-
-    /// Returns the `CustomResourceDefinition`.
-    fn crd(&self) -> Value;
 
     /// Returns the Kubernetes Events that report a record in this API's words, besides those common to all APIs. Best effort: the
     /// same Event may be reported twice.
@@ -177,11 +171,21 @@ pub trait JobApi: Send + Sync {
     }
 }
 
-/// What follows from the core of every API.
+/// Methods that every API has by its core.
 impl dyn JobApi + '_ {
     /// Returns its type of object.
     pub fn resource(&self) -> Resource {
         self.descriptor().resource()
+    }
+
+    /// Returns the `CustomResourceDefinition`.
+    pub fn crd(&self) -> Value {
+        self.descriptor().crd()
+    }
+
+    /// Spells a phase as this API does; empty for a job nothing was decided for.
+    pub fn phase_word(&self, phase: Phase) -> &'static str {
+        (self.descriptor().phase_word)(phase)
     }
 
     /// Selects the pods and services of this API's jobs, including those of an earlier operator.

@@ -94,6 +94,11 @@ pub fn label<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
     text_at(object, &["metadata", "labels", key])
 }
 
+/// Returns the names of a pod's containers, those of sidecars among them.
+pub(crate) fn container_names(pod: &Value) -> impl Iterator<Item = &str> {
+    list_at(pod, &["spec", "containers"]).iter().filter_map(|container| text_at(container, &["name"]))
+}
+
 /// Returns the slot that two labels of an object name: the group, and the index in digits.
 pub fn labelled_slot(object: &Value, group: &str, index: &str) -> Option<SlotId> {
     let group = label(object, group).filter(|group| !group.is_empty())?;

@@ -2,7 +2,7 @@
 //!
 //! It must not give a field a meaning. Tests: each API's `tests/spec.rs` and `tests/refusals.rs`.
 
-use model::{Ends, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules, Running, SpecFact, Text};
+use model::{Ends, JobEndPolicy, JobKey, JobSpec, Milestones, Phase, PhaseRules, Running, SpecFact, Text};
 use serde_json::Value;
 
 use crate::api::{JobApi, Referenced};
@@ -81,6 +81,26 @@ pub fn without_groups() -> JobSpec {
             queued: false,
         },
         ..JobSpec::default()
+    }
+}
+
+/// Spells the phase of such an object: it is active once it is known.
+pub const fn active(phase: Phase) -> &'static str {
+    match phase {
+        Phase::New => "",
+        Phase::Pending
+        | Phase::Creating
+        | Phase::Running
+        | Phase::Restarting
+        | Phase::Terminating
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::TimedOut
+        | Phase::Preempted
+        | Phase::NodeFailed
+        | Phase::Suspended
+        | Phase::Preparing
+        | Phase::Queued => "Active",
     }
 }
 

@@ -1,4 +1,4 @@
-//! How soon work continues: after the leader is killed, after most pods of a job are deleted.
+//! Measures how soon work continues: after the leader is killed, after most pods of a job are deleted.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

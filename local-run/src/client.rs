@@ -1,4 +1,4 @@
-//! What other commands do with the run of a data directory: ask it, stop it, follow it.
+//! Requests of other commands to the run of a data directory: to ask it, to stop it, to follow it.
 //!
 //! Owns the choice between a run that is active, which is asked (`requests`), and none, where the change is recorded for the next
 //! one (`offline`). It must not print: what is known before the end goes to the caller's `note`. Tests:

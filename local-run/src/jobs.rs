@@ -268,3 +268,16 @@ fn reason(state: &State, key: &JobKey, job: &Job) -> String {
         _ => explain::waits_for(state, key).into_iter().next().unwrap_or_else(last),
     }
 }
+
+/// Returns the limit of restarts that a job gets because it names none, in words.
+pub(crate) fn default_limit(state: &State, key: &JobKey) -> Option<String> {
+    let limit = state.config.restart_limit?;
+    let job = state.job(key)?;
+    let unlimited =
+        |group: &&model::GroupSpec| group.restart_limit.is_none() && group.restart != model::RestartPolicy::Never;
+    let spec = job.spec().filter(|spec| spec.budget.is_none())?;
+    let names: Vec<&str> = spec.groups.iter().filter(unlimited).map(|group| &**group.display()).collect();
+    let words =
+        format!("{} without a limit of restarts: at most {limit} here (--restart-limit N|none)", names.join(", "));
+    (!names.is_empty()).then_some(words)
+}

@@ -1,6 +1,6 @@
 //! The nodes of the embedded cluster, as the command line names them.
 //!
-//! Owns the cluster's start: a new one, or the one an earlier run left, brought to the nodes and GPUs asked for now.
+//! Owns the cluster's start: a new one, or the one an earlier run left, with the nodes and GPUs that this run asks for.
 //! Must not know jobs. Tests: at the end.
 
 use std::path::Path;

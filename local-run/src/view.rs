@@ -192,7 +192,7 @@ impl Progress {
                 steps.push(Step::job(key, &refusals.join("; ")));
                 steps.push(Step::advice(&format!("only another spec changes that: {WHAT_TO_DO}")));
             }
-            let limit = if self.runs_here(key, *phase) { default_limit(state, key) } else { None };
+            let limit = if self.runs_here(key, *phase) { jobs::default_limit(state, key) } else { None };
             if let Some(words) = limit.filter(|_| self.limited.insert(key.clone())) {
                 steps.push(Step::job(key, &words));
             }
@@ -382,7 +382,7 @@ impl Progress {
                         waiting.to_string(),
                         ended.to_string(),
                         jobs::retries(&job).to_string(),
-                        clock_of(since),
+                        table::clock_of(since),
                     ],
                 })
             })
@@ -395,23 +395,4 @@ impl Progress {
         }
         table
     }
-}
-
-/// The limit of restarts that a job gets because it names none, in words.
-fn default_limit(state: &State, key: &JobKey) -> Option<String> {
-    let limit = state.config.restart_limit?;
-    let job = state.job(key)?;
-    let unlimited =
-        |group: &&model::GroupSpec| group.restart_limit.is_none() && group.restart != model::RestartPolicy::Never;
-    let spec = job.spec().filter(|spec| spec.budget.is_none())?;
-    let names: Vec<&str> = spec.groups.iter().filter(unlimited).map(|group| &**group.display()).collect();
-    let words =
-        format!("{} without a limit of restarts: at most {limit} here (--restart-limit N|none)", names.join(", "));
-    (!names.is_empty()).then_some(words)
-}
-
-/// A time span as minutes and seconds, with hours where there are any.
-fn clock_of(ms: u64) -> String {
-    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
 }

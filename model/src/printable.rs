@@ -36,6 +36,22 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns a text as it may stand in HTML and XML, in an attribute as well. Control characters are not replaced.
+#[must_use]
+pub fn in_markup(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
 /// Returns the output of a program as its reader would have seen it: without colours, of a line that overwrote itself the last text.
 /// What is left of control characters is escaped.
 #[must_use]

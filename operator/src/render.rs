@@ -152,15 +152,21 @@ impl Operator {
                     ..call(Verb::Patch, api.resource(), key, &key.name)
                 }
             }
-            Command::MarkPod { uid, name, mark } => ApiCall {
-                body: api.annotations().map(|annotations| annotations.pod_mark(mark)),
-                uid: Some(uid.clone()),
-                ..call(Verb::Patch, pods(), key, name)
-            },
-            Command::ReadLog { pod } => ApiCall {
-                body: api.scaling().map(|scaling| serde_json::json!({"container": scaling.log_container()})),
-                ..call(Verb::Log, pods(), key, pod)
-            },
+            Command::MarkPod { uid, name, mark } => {
+                let Some(annotations) = api.annotations() else { return Ok(None) };
+                ApiCall {
+                    body: Some(annotations.pod_mark(mark)),
+                    uid: Some(uid.clone()),
+                    ..call(Verb::Patch, pods(), key, name)
+                }
+            }
+            Command::ReadLog { pod } => {
+                let Some(scaling) = api.scaling() else { return Ok(None) };
+                ApiCall {
+                    body: Some(serde_json::json!({"container": scaling.log_container()})),
+                    ..call(Verb::Log, pods(), key, pod)
+                }
+            }
             Command::FindNode => list_page(key, false, ""),
             Command::WriteEndAnnotation => {
                 let job = self.state.jobs.live(key);

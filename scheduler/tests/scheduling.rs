@@ -320,7 +320,7 @@ fn a_queue_places_workers_on_its_nodes_and_waits_for_them_alone() {
     world.queues[0] = limited("a", &[]);
     world.pass(1000);
     let decision = world.round();
-    assert!(changes(&decision).is_empty(), "what runs goes on where it is");
+    assert!(changes(&decision).is_empty(), "what runs stays where it is");
     assert_eq!(waiting(&decision), [(1, "a2", &Reason::NeverNodes), (2, "a3", &Reason::NeverNodes)]);
 }
 

@@ -4,19 +4,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-/// Folder of each API, and the words that name its kind. That of Model is left out: it is a word of English.
-const APIS: [(&str, &[&str]); 9] = [
-    ("aitrainingjob", &["AITrainingJob", "AiTrainingJob", "aitrainingjob", "aitrainingjobs"]),
-    ("elasticjob", &["ElasticJob", "elasticjob", "elasticjobs"]),
-    ("jobqueue", &["JobQueue", "jobqueue", "jobqueues"]),
-    ("modelversion", &["ModelVersion", "modelversion", "modelversions"]),
-    ("mpijob", &["MPIJob", "MpiJob", "mpijob", "mpijobs"]),
-    ("torchjob", &["TorchJob", "torchjob", "torchjobs"]),
-    ("torchrunjob", &["TorchrunJob", "torchrunjob", "torchrunjobs"]),
-    ("torchrunqueue", &["TorchrunQueue", "torchrunqueue", "torchrunqueues"]),
-    ("trainingqueue", &["TrainingQueue", "trainingqueue", "trainingqueues"]),
-];
+use apis::api::Descriptor;
+use apis::{JobApi, Registry};
 
 /// Files and folders that serve one kind alone, or name a kind to users, each with the folders of those kinds.
 const OTHERS: [(&str, &[&str]); 17] = [
@@ -63,6 +54,16 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// Returns the folder of each served API, and the words that name its kind: the kind, the folder, and the plural. Model is left out: it is
+/// a word of English.
+fn names() -> Vec<(String, [String; 3])> {
+    let of = |api: &Arc<dyn JobApi>| {
+        let Descriptor { kind, plural, .. } = *api.descriptor();
+        (kind.to_lowercase(), [kind.to_owned(), kind.to_lowercase(), plural.to_owned()])
+    };
+    Registry::all().iter().filter(|api| api.descriptor().kind != apis::models::KIND).map(of).collect()
+}
+
 /// Returns the words of a file's product code.
 fn words(text: &str) -> BTreeSet<&str> {
     let product = text.split("#[cfg(test)]").next().unwrap_or_default();
@@ -82,6 +83,7 @@ fn a_kind_is_named_in_its_own_folder_only() {
         }
     }
     assert!(files.len() > 500, "only {} files were found", files.len());
+    let apis = names();
     let (mut wrong, mut used) = (Vec::new(), BTreeSet::new());
     for path in files {
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
@@ -91,12 +93,12 @@ fn a_kind_is_named_in_its_own_folder_only() {
         }
         let text = std::fs::read_to_string(&path).expect("a source can be read");
         let words = words(&text);
-        for (folder, names) in APIS {
-            if name.starts_with(&format!("apis/src/{folder}/")) || !names.iter().any(|name| words.contains(name)) {
+        for (folder, names) in &apis {
+            if name.starts_with(&format!("apis/src/{folder}/")) || !names.iter().any(|name| words.contains(&**name)) {
                 continue;
             }
-            match OTHERS.iter().find(|(place, kinds)| name.starts_with(place) && kinds.contains(&folder)) {
-                Some((place, _)) => drop(used.insert((*place, folder))),
+            match OTHERS.iter().find(|(place, kinds)| name.starts_with(place) && kinds.contains(&&**folder)) {
+                Some((place, _)) => drop(used.insert((*place, &**folder))),
                 None => wrong.push(format!("{name} names {folder}")),
             }
         }

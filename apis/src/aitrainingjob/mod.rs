@@ -19,7 +19,7 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobFact, JobKey, SlotId, SpecFact};
 use serde_json::Value;
 
 use crate::api::{AnnotationApi, Descriptor, JobApi, PodApi, PodSlot, RenderInput};
@@ -27,7 +27,6 @@ use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{labelled_slot, list_at, text_at};
-use crate::replicas::slot_name;
 
 pub use peers::PeerEnv;
 pub use pods::pod;
@@ -38,7 +37,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     label: Some((words::GROUP_LABEL, words::GROUP)),
     verbs: &[Verb::Patch],
     owned_types: &[WORKLOAD, RESOURCE_FLAVOR],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TrainingJobOperator")
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TrainingJobOperator", crd::crd, words::phase_word)
 };
 
 /// The AITrainingJob API.
@@ -70,14 +69,6 @@ impl JobApi for AiTrainingJob {
         status::status(key, job)
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn pods(&self) -> Option<&dyn PodApi> {
         Some(self)
     }
@@ -100,10 +91,6 @@ impl PodApi for AiTrainingJob {
         let statuses = list_at(pod, &["status", "containerStatuses"]);
         let names = statuses.iter().filter_map(|status| text_at(status, &["name"]));
         names.filter(|name| name.starts_with(template::PREFIX)).collect()
-    }
-
-    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
-        Text::from(slot_name(&job.name, &slot.group, slot.index))
     }
 
     /// Formats the environment about all peers once for these pods.

@@ -1,4 +1,4 @@
-//! What only some served APIs have: one trait each, reached through [`super::JobApi`].
+//! Capabilities of served APIs: one trait each, reached through [`super::JobApi`].
 //!
 //! It must not hold a default that stands for "no such thing": an API without a capability does not return it. Defaults here are for
 //! parts of a capability that some of its APIs lack.
@@ -9,28 +9,34 @@ use serde_json::{Value, json};
 use super::{JobEvent, PodSlot, Referenced, RenderInput, Upload};
 use crate::authorization::{AuthorizationReads, OwnedWrite};
 use crate::call::ApiError;
-use crate::objects::at;
+use crate::objects::{at, container_names};
+use crate::replicas::slot_name;
 
 /// Translates pods of slots, and their services.
 pub trait PodApi {
     /// Returns the slot named by a pod's or service's labels.
     fn slot_of(&self, object: &Value) -> Option<SlotId>;
 
-    /// Returns the name of a slot's pod, which is that of its service.
-    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text;
-
-    /// Returns the names of the containers of a pod whose results count for it.
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str>;
+    /// Returns the name of a slot's pod, which is that of its service: made of the job's name, the group's and the index.
+    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
+        Text::from(slot_name(&job.name, &slot.group, slot.index))
+    }
 
     /// Returns true if a container of this name trains, by the name that the API gives to those that do.
     fn is_training_name(&self, _name: &str) -> bool {
         false
     }
 
+    /// Returns the names of the containers of a pod whose results count for it: the one that trains, or else the first one.
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        let trains = container_names(pod).find(|name| self.is_training_name(name));
+        trains.or_else(|| container_names(pod).next()).into_iter().collect()
+    }
+
     /// Renders the pods of some slots; one answer per slot, in order. What they share is made once.
     ///
     /// # Errors
-    /// Each one for itself, when the manifest holds something no pod can be made of.
+    /// Returns an error for each pod that cannot be rendered from the manifest.
     fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>>;
 
     /// Adds to a rendered pod what follows from the state of its job.
@@ -39,7 +45,7 @@ pub trait PodApi {
     /// Renders the service of a slot.
     ///
     /// # Errors
-    /// Returns an error if the manifest holds something no service can be made of, or if pods of this API have no services of their own.
+    /// Returns an error if it cannot be rendered from the manifest, or if pods of this API have no services of their own.
     fn service(&self, _source: RenderInput<'_>, slot: &SlotId) -> Result<Value, FieldError> {
         Err(FieldError::new("spec", slot.to_string(), "pods of this API have no services of their own"))
     }
@@ -55,7 +61,7 @@ pub trait OwnedApi {
     /// Renders such an object, without what [`crate::owned::complete`] adds.
     ///
     /// # Errors
-    /// Returns an error if the manifest holds something no such object can be made of.
+    /// Returns an error if it cannot be rendered from the manifest.
     fn render_owned(&self, source: RenderInput<'_>, job: &engine::Job, object: &OwnedRef) -> Result<Value, FieldError>;
 
     /// Returns the objects to read before a write of such an object, by which [`Self::authorize`] decides whether the namespace of the job

@@ -1,6 +1,9 @@
-//! What is constant about a served API.
+//! Constants of a served API.
 //!
-//! Owns names, verbs and types. It must not hold what depends on an object or on a setting: that is a method of [`crate::JobApi`].
+//! Owns names, verbs and types. It must not hold what depends on an object or a setting: that is a method of [`crate::JobApi`].
+
+use model::Phase;
+use serde_json::Value;
 
 use crate::call::{Resource, Verb};
 use crate::owned::OwnedType;
@@ -18,6 +21,10 @@ pub struct Descriptor {
     pub plural: &'static str,
     /// `source.component` of Kubernetes Events about its jobs.
     pub event_component: &'static str,
+    /// Makes the `CustomResourceDefinition`.
+    pub crd: fn() -> Value,
+    /// Spells a phase as the API does; empty for a job nothing was decided for.
+    pub phase_word: fn(Phase) -> &'static str,
     /// Label, with its value, that pods and services of its jobs carry; `None` where none of them has to.
     pub label: Option<(&'static str, &'static str)>,
     /// False if its objects have no namespace.
@@ -47,12 +54,16 @@ impl Descriptor {
         kind: &'static str,
         plural: &'static str,
         event_component: &'static str,
+        crd: fn() -> Value,
+        phase_word: fn(Phase) -> &'static str,
     ) -> Self {
         Self {
             api_version,
             kind,
             plural,
             event_component,
+            crd,
+            phase_word,
             label: None,
             namespaced: true,
             is_queue: false,
@@ -64,6 +75,11 @@ impl Descriptor {
             referenced_kinds: &[],
             series: None,
         }
+    }
+
+    /// Returns the `CustomResourceDefinition`.
+    pub fn crd(&self) -> Value {
+        (self.crd)()
     }
 
     /// Returns its type of object.

@@ -20,15 +20,14 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobKey, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobKey, SlotId, SpecFact};
 use serde_json::{Value, json};
 
 use crate::api::{Descriptor, JobApi, JobEvent, JobStep, PodApi, PodSlot, RenderInput};
 use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
-use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
-use crate::replicas::slot_name;
+use crate::objects::{annotation, at, labelled_slot};
 
 pub use words::{API_VERSION, GROUP, KIND};
 
@@ -38,7 +37,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     // A job is deleted when its time after the end has passed.
     verbs: &[Verb::Delete],
     owned_types: &[WORKLOAD, RESOURCE_FLAVOR],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "elastic-job-controller")
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "elastic-job-controller", crd::crd, words::phase_word)
 };
 
 /// The ElasticJob API.
@@ -72,14 +71,6 @@ impl JobApi for ElasticJob {
         status::status(key, job)
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
         events::events(step)
     }
@@ -96,18 +87,6 @@ impl PodApi for ElasticJob {
 
     fn is_training_name(&self, name: &str) -> bool {
         name == words::CONTAINER
-    }
-
-    /// The container of the launcher's name, or else the first one.
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
-        let containers = list_at(pod, &["spec", "containers"]);
-        let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));
-        let main = names().find(|name| *name == words::CONTAINER).or_else(|| names().next());
-        main.into_iter().collect()
-    }
-
-    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
-        Text::from(slot_name(&job.name, &slot.group, slot.index))
     }
 
     /// Formats the launcher's arguments once for these pods.

@@ -4,7 +4,7 @@
 //! it. Tests: at the end, and the scenarios of TorchrunQueue.
 
 use model::fact::Adopted;
-use model::{JobFact, JobKey, Phase, SpecFact};
+use model::{JobFact, JobKey, SpecFact};
 use serde_json::Value;
 
 use crate::api::{Descriptor, JobApi, OwnedApi};
@@ -17,8 +17,13 @@ pub const KIND: &str = "JobQueue";
 pub const PLURAL: &str = "jobqueues";
 
 /// Constants of the API.
-pub const DESCRIPTOR: Descriptor =
-    Descriptor { kind: KIND, plural: PLURAL, is_former: true, ..torchrunqueue::DESCRIPTOR };
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    kind: KIND,
+    plural: PLURAL,
+    is_former: true,
+    crd: || definition(KIND, PLURAL, "jobqueue", &[]),
+    ..torchrunqueue::DESCRIPTOR
+};
 
 /// The JobQueue API.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,14 +62,6 @@ impl JobApi for JobQueue {
         self.successor.status(key, job)
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        self.successor.phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        definition(KIND, PLURAL, "jobqueue", &[])
-    }
-
     fn owned(&self) -> Option<&dyn OwnedApi> {
         self.successor.owned()
     }
@@ -98,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_definition_differs_in_its_names_alone() {
-        let (mut own, successor) = (JobQueue::default().crd(), TorchrunQueue::default().crd());
+        let (mut own, successor) = (DESCRIPTOR.crd(), torchrunqueue::DESCRIPTOR.crd());
         check_structure(&schema(&JobQueue::default()), "$");
         check_described(&schema(&JobQueue::default()), "$");
         assert_eq!(own["metadata"]["name"], json!("jobqueues.torchrun.ai"));

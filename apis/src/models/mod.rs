@@ -11,7 +11,7 @@ mod tests;
 
 use engine::Job;
 use model::fact::Adopted;
-use model::{JobKey, Phase, SpecFact};
+use model::{JobKey, SpecFact};
 use serde_json::{Value, json};
 
 use crate::adopt;
@@ -20,6 +20,7 @@ use crate::call::Verb;
 use crate::fields::Finding;
 use crate::modelversion;
 use crate::objects::{MIRROR, at};
+use crate::translation;
 
 pub use modelversion::words::API_VERSION;
 
@@ -33,7 +34,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     // A version whose model is missing creates it.
     verbs: &[Verb::Create],
     referenced_kinds: &[modelversion::KIND],
-    ..Descriptor::new(API_VERSION, KIND, PLURAL, "ModelController")
+    ..Descriptor::new(API_VERSION, KIND, PLURAL, "ModelController", crd::crd, translation::active)
 };
 
 /// The Model API.
@@ -68,21 +69,13 @@ impl JobApi for Model {
         status
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        if phase == Phase::New { "" } else { "Active" }
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn references(&self) -> Option<&dyn ReferenceApi> {
         Some(self)
     }
 }
 
 impl ReferenceApi for Model {
-    /// A version counts with what its status tells of its image.
+    /// A version is read again once its status reports another image.
     fn version_of(&self, object: &Value) -> Value {
         json!([at(object, &["metadata", "uid"]), at(object, &["status", "image"])])
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Model;
+use super::{DESCRIPTOR, Model};
 use crate::api::{JobApi, ReferenceApi, Referenced};
 use crate::testing::{check_described, check_structure, columns, edited, job, schema};
 
@@ -27,7 +27,7 @@ fn the_definition_is_structural_and_described() {
     check_structure(&schema, "$");
     check_described(&schema, "$");
     assert_eq!(columns(&Model), ["Latest-Version", "Latest-Image"]);
-    let crd = Model.crd();
+    let crd = DESCRIPTOR.crd();
     assert_eq!(
         crd["spec"]["versions"][0]["additionalPrinterColumns"][1]["jsonPath"],
         json!(".status.latestVersion.imageName")

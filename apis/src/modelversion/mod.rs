@@ -17,7 +17,7 @@ pub(crate) mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, Notes, OwnedRef, Phase, SlotId, SpecFact, Text, Timestamp};
+use model::{FieldError, JobFact, JobKey, Notes, OwnedRef, SlotId, SpecFact, Text, Timestamp};
 use serde_json::Value;
 use settings::ModelSettings;
 
@@ -26,7 +26,7 @@ use crate::authorization::{AuthorizationReads, OwnedWrite, namespace_of};
 use crate::call::{ApiError, Verb};
 use crate::fields::Finding;
 use crate::models;
-use crate::objects::{annotation, at, finalized_job_fact, label, list_at, name, text_at};
+use crate::objects::{annotation, at, container_names, finalized_job_fact, label, name};
 use crate::owned::CLAIM;
 
 pub(crate) use crd::spec_schema;
@@ -41,7 +41,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     finalizer: Some(words::FINALIZER),
     owned_types: &[words::VOLUME, CLAIM, words::CONFIG_MAP],
     referenced_kinds: &[models::KIND],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "ModelVersionController")
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "ModelVersionController", crd::crd, words::phase_word)
 };
 
 /// The ModelVersion API.
@@ -89,14 +89,6 @@ impl JobApi for ModelVersion {
         status::status(self, key, job)
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn pods(&self) -> Option<&dyn PodApi> {
         Some(self)
     }
@@ -115,13 +107,13 @@ impl JobApi for ModelVersion {
 }
 
 impl PodApi for ModelVersion {
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        container_names(pod).collect()
+    }
+
     /// The group of the pod has its name, which is made of more than the version's.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         (label(object, words::GROUP_LABEL) == Some(words::GROUP)).then(|| SlotId { group: name(object), index: 0 })
-    }
-
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
-        list_at(pod, &["spec", "containers"]).iter().filter_map(|container| text_at(container, &["name"])).collect()
     }
 
     fn slot_name(&self, _job: &JobKey, slot: &SlotId) -> Text {

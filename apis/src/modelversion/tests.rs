@@ -4,7 +4,7 @@ use model::{Awaits, CauseKind, Decision, Keep, Noted, Phase, Timestamp};
 use serde_json::{Value, json};
 use settings::ModelSettings;
 
-use super::ModelVersion;
+use super::{DESCRIPTOR, ModelVersion};
 use crate::api::{AnnotationApi, JobApi, OwnedApi, PodApi, ReferenceApi, Referenced, RenderInput};
 use crate::testing::{
     accepted, atomic_maps, check_described, check_structure, columns, edited, errors, job, milestone, render, schema,
@@ -34,7 +34,7 @@ fn the_definition_is_structural_and_described() {
     check_structure(&schema, "$");
     check_described(&schema, "$");
     assert_eq!(columns(&api()), ["Model", "Image", "Created-By", "Finish-Time"]);
-    assert_eq!(api().crd()["spec"]["names"]["shortNames"], json!(["mv"]));
+    assert_eq!(DESCRIPTOR.crd()["spec"]["names"]["shortNames"], json!(["mv"]));
     assert_eq!(atomic_maps(&schema), ["trainyard"]);
 }
 

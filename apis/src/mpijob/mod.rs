@@ -16,14 +16,14 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobFact, JobKey, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
 use crate::api::{Descriptor, ExternalApi, JobApi, PodApi, PodSlot, RenderInput, SchedulingApi};
 use crate::call::Verb;
 use crate::demand;
 use crate::fields::{Finding, Findings};
-use crate::objects::{annotation, at, label, list_at, text_at};
+use crate::objects::{annotation, at, container_names, label, text_at};
 
 pub use tolerations::add as tolerate_voda;
 pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, PHASE, WORKER};
@@ -32,7 +32,7 @@ pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, MIN_VAR
 pub const DESCRIPTOR: Descriptor = Descriptor {
     label: Some((words::OPERATOR_LABEL, words::OPERATOR)),
     verbs: &[Verb::Patch],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "voda-scheduler")
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "voda-scheduler", crd::crd, words::phase_word)
 };
 
 /// The MPIJob API.
@@ -72,14 +72,6 @@ impl JobApi for MpiJob {
         Value::Null
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn pods(&self) -> Option<&dyn PodApi> {
         Some(self)
     }
@@ -94,6 +86,10 @@ impl JobApi for MpiJob {
 }
 
 impl PodApi for MpiJob {
+    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
+        container_names(pod).collect()
+    }
+
     /// The index stands in the name: the label counts from 1 where the launcher is a worker as well.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
         let job = label(object, words::JOB_LABEL)?;
@@ -109,15 +105,6 @@ impl PodApi for MpiJob {
         let name = text_at(object, &["metadata", "name"])?;
         let index = name.strip_prefix(job)?.strip_prefix("-worker-")?;
         Some(SlotId { group: Text::from(words::WORKER_LOWER), index: index.parse().ok()? })
-    }
-
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
-        let containers = list_at(pod, &["spec", "containers"]).iter();
-        containers.filter_map(|container| text_at(container, &["name"])).collect()
-    }
-
-    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
-        Text::from(format!("{}-{}-{}", job.name, slot.group, slot.index))
     }
 
     /// Returns the pods as far as they are known here: their template. The MPI operator creates them.

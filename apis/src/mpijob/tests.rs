@@ -1,7 +1,7 @@
 //! Tests of reading `MPIJob`s, and of what is written to them.
 
 use engine::Job;
-use model::{Share, Stamp, Text};
+use model::{Phase, Share, Stamp, Text};
 use serde_json::{Value, json};
 
 use super::steering::{Steering, own};

@@ -30,7 +30,7 @@ mod words;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobKey, Notes, OwnedRef, Phase, PodMark, SlotId, SpecFact, Text, Timestamp};
+use model::{FieldError, JobKey, Notes, OwnedRef, PodMark, SlotId, SpecFact, Timestamp};
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
@@ -43,9 +43,8 @@ use crate::fields::Finding;
 use crate::kruise;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::modelversion;
-use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
+use crate::objects::{annotation, at, labelled_slot};
 use crate::owned::SERVICE;
-use crate::replicas::slot_name;
 
 pub use words::{API_VERSION, GROUP, KIND};
 
@@ -57,7 +56,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     pod_finalizer: Some(elastic::PROTECTOR),
     owned_types: &[pod_groups::POD_GROUP, kruise::REQUEST, SERVICE, WORKLOAD, RESOURCE_FLAVOR],
     series: Some(&words::SERIES),
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TorchJobController")
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TorchJobController", crd::crd, conditions::phase_word)
 };
 
 /// The TorchJob API.
@@ -97,14 +96,6 @@ impl JobApi for TorchJob {
         status::status(self, key, job)
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        conditions::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
         events::events(step)
     }
@@ -137,18 +128,6 @@ impl PodApi for TorchJob {
 
     fn is_training_name(&self, name: &str) -> bool {
         name == words::CONTAINER
-    }
-
-    /// The container that trains, or else the first one.
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
-        let containers = list_at(pod, &["spec", "containers"]);
-        let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));
-        let main = names().find(|name| *name == words::CONTAINER).or_else(|| names().next());
-        main.into_iter().collect()
-    }
-
-    fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
-        Text::from(slot_name(&job.name, &slot.group, slot.index))
     }
 
     fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {

@@ -22,7 +22,7 @@ mod workspace;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobKey, OwnedRef, Phase, SlotId, SpecFact, Text};
+use model::{FieldError, JobKey, OwnedRef, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
 use crate::api::{
@@ -31,7 +31,7 @@ use crate::api::{
 use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
-use crate::objects::{annotation, at, labelled_slot, list_at, text_at};
+use crate::objects::{annotation, at, labelled_slot};
 use crate::owned::{CLAIM, SERVICE};
 use crate::replicas::slot_name;
 use crate::torchrunqueue::words::{APP, APP_LABEL, TRAINER};
@@ -56,7 +56,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     verbs: &[Verb::Delete],
     owned_types: &[CLAIM, SERVICE, WORKLOAD, RESOURCE_FLAVOR],
     referenced_kinds: &spec::QUEUE_KINDS,
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "torchrun-job-controller")
+    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "torchrun-job-controller", crd::crd, words::phase_word)
 };
 
 /// The TorchrunJob API.
@@ -89,14 +89,6 @@ impl JobApi for TorchrunJob {
         status::status(key, job)
     }
 
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
-    }
-
     fn pods(&self) -> Option<&dyn PodApi> {
         Some(self)
     }
@@ -121,14 +113,6 @@ impl PodApi for TorchrunJob {
 
     fn is_training_name(&self, name: &str) -> bool {
         name == TRAINER
-    }
-
-    /// The training container, or the one that fills the workspace.
-    fn main_containers<'a>(&self, pod: &'a Value) -> Vec<&'a str> {
-        let containers = list_at(pod, &["spec", "containers"]);
-        let names = || containers.iter().filter_map(|container| text_at(container, &["name"]));
-        let main = names().find(|name| *name == TRAINER).or_else(|| names().next());
-        main.into_iter().collect()
     }
 
     /// Workers are named after their index alone: it is a part of their host names.

@@ -22,7 +22,7 @@ mod tests;
 
 use ::settings::TorchrunSettings;
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, OwnedRef, Phase, SpecFact};
+use model::{FieldError, JobFact, JobKey, OwnedRef, SpecFact};
 use serde_json::Value;
 
 use crate::api::{Descriptor, JobApi, OwnedApi, RenderInput};
@@ -43,7 +43,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     verbs: &[Verb::Patch],
     finalizer: Some(words::FINALIZER),
     owned_types: &[CLAIM, CONFIG_MAP, SERVICE, words::KAI_QUEUE],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "torchrun-queue-controller")
+    ..Descriptor::new(
+        API_VERSION,
+        KIND,
+        words::PLURAL,
+        "torchrun-queue-controller",
+        || crd::definition(KIND, words::PLURAL, "torchrunqueue", &["trq", "jq"]),
+        words::phase_word,
+    )
 };
 
 /// The TorchrunQueue API.
@@ -76,14 +83,6 @@ impl JobApi for TorchrunQueue {
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
         status::status(*self, key, job)
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        words::phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        crd::definition(KIND, words::PLURAL, "torchrunqueue", &["trq", "jq"])
     }
 
     fn owned(&self) -> Option<&dyn OwnedApi> {

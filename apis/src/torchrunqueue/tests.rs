@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{TorchrunQueue, usable};
+use super::{DESCRIPTOR, TorchrunQueue, usable};
 use crate::api::JobApi;
 use crate::owned::CONFIG_MAP;
 use crate::testing::{check_described, check_structure, columns, edited, errors, job, schema, unknown, warnings};
@@ -44,7 +44,7 @@ fn the_definition_is_structural_and_described() {
     check_structure(&schema, "$");
     check_described(&schema, "$");
     assert_eq!(columns(&TorchrunQueue::default()), ["Queue", "Phase", "Pending", "Running", "GPUs", "Age"]);
-    assert_eq!(TorchrunQueue::default().crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
+    assert_eq!(DESCRIPTOR.crd()["spec"]["names"]["shortNames"], json!(["trq", "jq"]));
     let edits = [
         ("/spec/novel", json!(1)),
         ("/spec/queue/novel", json!(1)),

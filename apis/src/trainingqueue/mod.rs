@@ -13,12 +13,13 @@ mod status;
 mod tests;
 
 use model::fact::Adopted;
-use model::{JobKey, Phase, SpecFact};
+use model::{JobKey, SpecFact};
 use serde_json::Value;
 
 use crate::adopt;
 use crate::api::{Descriptor, JobApi};
 use crate::fields::Finding;
+use crate::translation;
 
 /// API version.
 pub const API_VERSION: &str = "trainyard.dev/v1alpha1";
@@ -31,7 +32,7 @@ const PLURAL: &str = "trainingqueues";
 pub const DESCRIPTOR: Descriptor = Descriptor {
     is_queue: true,
     namespaced: false,
-    ..Descriptor::new(API_VERSION, KIND, PLURAL, "trainingqueue-controller")
+    ..Descriptor::new(API_VERSION, KIND, PLURAL, "trainingqueue-controller", crd::crd, translation::active)
 };
 
 /// The TrainingQueue API.
@@ -57,28 +58,5 @@ impl JobApi for TrainingQueue {
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
         status::status(key, job)
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        match phase {
-            Phase::New => "",
-            Phase::Pending
-            | Phase::Creating
-            | Phase::Running
-            | Phase::Restarting
-            | Phase::Terminating
-            | Phase::Succeeded
-            | Phase::Failed
-            | Phase::TimedOut
-            | Phase::Preempted
-            | Phase::NodeFailed
-            | Phase::Suspended
-            | Phase::Preparing
-            | Phase::Queued => "Active",
-        }
-    }
-
-    fn crd(&self) -> Value {
-        crd::crd()
     }
 }

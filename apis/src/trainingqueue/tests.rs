@@ -3,7 +3,7 @@
 use model::{LabelOperator, LabelRequirement, LabelSelector, QuotaSpec, Reclaim, WithinQueue};
 use serde_json::{Value, json};
 
-use super::TrainingQueue;
+use super::{DESCRIPTOR, TrainingQueue};
 use crate::api::JobApi;
 use crate::testing::{check_described, check_structure, columns, edited, errors, schema, warnings};
 
@@ -19,7 +19,7 @@ fn the_definition_is_structural_and_described() {
     check_structure(&schema, "$");
     check_described(&schema, "$");
     assert_eq!(columns(&TrainingQueue), ["Cohort", "Policy", "Admitted", "Pending", "GPUs", "Reason", "Age"]);
-    assert_eq!(TrainingQueue.crd()["spec"]["scope"], "Cluster");
+    assert_eq!(DESCRIPTOR.crd()["spec"]["scope"], "Cluster");
 }
 
 #[test]

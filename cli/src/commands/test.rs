@@ -186,18 +186,8 @@ fn report(cases: &[Case]) -> String {
 
 /// Returns text as it may stand in XML, which has no control characters.
 fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            c if c.is_control() && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
-            c => safe.push(c),
-        }
-    }
-    safe
+    let is_banned = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    model::printable::in_markup(&text.replace(is_banned, "\u{fffd}"))
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use apis::JobApi as _;
-use apis::mpijob::MpiJob;
 use control_plane::{Options, until};
 use serde_json::{Value, json};
 
@@ -69,7 +67,7 @@ fn the_steps_from_voda_lose_no_job() {
     assert_eq!(before.len(), 2);
 
     // What the guide warns of.
-    let target = MpiJob.crd().to_string();
+    let target = apis::mpijob::DESCRIPTOR.crd().to_string();
     let (code, says) = with_input(&cluster, &["apply", "--server-side", "--force-conflicts"], &target);
     assert!(code != 0 && says.contains("status.storedVersions[0]"), "{says}");
 

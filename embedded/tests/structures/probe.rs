@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apis::aitrainingjob::AiTrainingJob;
+use apis::aitrainingjob::{self, AiTrainingJob};
 use apis::api::{Descriptor, OwnedApi, PodApi, PodSlot, ReferenceApi, RenderInput};
 use apis::fields::Finding;
 use apis::owned::{self, Access, CLAIM, OwnedType};
@@ -10,7 +10,7 @@ use apis::{JobApi, Referenced, Registry, Verb, objects};
 use model::fact::Adopted;
 use model::{
     Awaits, Dependency, Edits, FieldError, JobEndPolicy, JobFact, JobKey, JobSpec, Keep, Missing, OwnedRef, OwnedSpec,
-    Phase, Reached, SlotId, SpecFact, Text, When,
+    Reached, SlotId, SpecFact, Text, When,
 };
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ pub(crate) fn registry() -> Registry {
 
 /// The definition of a type in this group.
 pub(crate) fn definition(kind: &str, plural: &str, scope: &str) -> Value {
-    let mut crd = AiTrainingJob.crd();
+    let mut crd = aitrainingjob::DESCRIPTOR.crd();
     crd["metadata"]["name"] = json!(format!("{plural}.{GROUP}"));
     crd["spec"]["group"] = json!(GROUP);
     crd["spec"]["scope"] = json!(scope);
@@ -142,7 +142,14 @@ const BOTH: Descriptor = Descriptor {
     verbs: &[Verb::Patch, Verb::Delete],
     finalizer: Some(FINALIZER),
     owned_types: &[POOL],
-    ..Descriptor::new(API_VERSION, "ProbeTemplate", "probetemplates", "probe")
+    ..Descriptor::new(
+        API_VERSION,
+        "ProbeTemplate",
+        "probetemplates",
+        "probe",
+        || definition("ProbeTemplate", "probetemplates", "Namespaced"),
+        aitrainingjob::DESCRIPTOR.phase_word,
+    )
 };
 
 /// Constants of the kind whose specs reference templates.
@@ -151,6 +158,7 @@ const PROBE: Descriptor = Descriptor {
     plural: "probes",
     owned_types: &[CLAIM, POOL],
     referenced_kinds: &["ProbeTemplate"],
+    crd: || definition("Probe", "probes", "Namespaced"),
     ..BOTH
 };
 
@@ -186,14 +194,6 @@ impl JobApi for Probe {
 
     fn status(&self, key: &JobKey, job: &engine::Job) -> Value {
         AiTrainingJob.status(key, job)
-    }
-
-    fn phase_word(&self, phase: Phase) -> &'static str {
-        AiTrainingJob.phase_word(phase)
-    }
-
-    fn crd(&self) -> Value {
-        definition(self.descriptor().kind, self.descriptor().plural, "Namespaced")
     }
 
     fn pods(&self) -> Option<&dyn PodApi> {

@@ -41,7 +41,7 @@ enum Outcome {
     Written,
     /// The Lease had changed and this process still holds it: retry on its new version.
     Conflict,
-    /// The outcome is unknown, or the API server rejected the attempt for now.
+    /// The outcome is unknown, or the API server rejected this attempt; a later one may succeed.
     Retry,
     /// The hold has ended.
     ThreadEnded,

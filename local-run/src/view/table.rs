@@ -96,6 +96,12 @@ fn line(cells: &[String; COLUMNS.len()], widths: &[Option<usize>; COLUMNS.len()]
     truncate_str(out.trim_end(), columns, "").into_owned()
 }
 
+/// Returns a time span as minutes and seconds, with hours where there are any.
+pub(super) fn clock_of(ms: u64) -> String {
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

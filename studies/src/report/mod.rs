@@ -9,6 +9,8 @@ mod series;
 
 use std::fmt::Write as _;
 
+use model::printable::in_markup;
+
 use super::input::Workload;
 use super::sim::StudyOutcome;
 use super::summary::{Summary, ratio, seconds};
@@ -99,11 +101,11 @@ pub fn html(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
          content=\"width=device-width, initial-scale=1\"><title>{0}</title><style>{STYLE}</style></head><body>\n\
          <h1>{0}</h1>\n<p class=\"what\">{1} jobs on {2} ({3} GPUs). {4}</p>\n",
-        escape(&title),
+        in_markup(&title),
         workload.jobs.len(),
-        escape(&workload.cluster.label()),
+        in_markup(&workload.cluster.label()),
         workload.cluster.gpus(),
-        escape(config),
+        in_markup(config),
     );
     if !workload.skipped.is_empty() {
         let _ = writeln!(page, "<p class=\"note\">{} rows of the trace were left out.</p>", workload.skipped.len());
@@ -111,7 +113,7 @@ pub fn html(
     page.push_str(&table(studies));
     let gpus = workload.cluster.gpus();
     let mut section = |heading: &str, note: &str, figure: &str| {
-        let _ = write!(page, "<h2>{heading}</h2>\n<p class=\"note\">{}</p>\n{figure}\n", escape(note));
+        let _ = write!(page, "<h2>{heading}</h2>\n<p class=\"note\">{}</p>\n{figure}\n", in_markup(note));
     };
     section("Policies", "Mean and 99th percentile of the completion time.", &bars(studies));
     let names = plots::policies(studies);
@@ -124,7 +126,7 @@ pub fn html(
     section("Utilisation", &note, &figure(&held, &names));
     for study in studies.iter().filter(|s| !s.outcome.changes.is_empty()) {
         let note = "GPUs held. The jobs that held most GPU time are in colours, all others in grey.";
-        let heading = format!("GPUs over time by job: {}", escape(study.name));
+        let heading = format!("GPUs over time by job: {}", in_markup(study.name));
         let (plot, jobs) = plots::by_job(workload, studies, study.outcome)?;
         section(&heading, note, &figure(&plot, &jobs));
     }
@@ -137,7 +139,7 @@ pub fn html(
 fn figure(plot: &str, legend: &[(String, String)]) -> String {
     let mut text = format!("<figure>{plot}<ul class=\"legend\">");
     for (name, colour) in legend {
-        let _ = write!(text, "<li><i style=\"background:{colour}\"></i>{}</li>", escape(name));
+        let _ = write!(text, "<li><i style=\"background:{colour}\"></i>{}</li>", in_markup(name));
     }
     text.push_str("</ul></figure>");
     text
@@ -149,7 +151,7 @@ fn bars(studies: &[Shown<'_>]) -> String {
     let most = studies.iter().flat_map(values).map(|(_, value)| value).fold(f64::MIN_POSITIVE, f64::max);
     let mut text = String::from("<div class=\"bars\">");
     for (study, (_, colour)) in studies.iter().zip(plots::policies(studies)) {
-        let _ = write!(text, "<div class=\"name\">{}</div>", escape(study.name));
+        let _ = write!(text, "<div class=\"name\">{}</div>", in_markup(study.name));
         for ((what, value), opacity) in values(study).into_iter().zip(["1", ".4"]) {
             let _ = write!(
                 text,
@@ -169,12 +171,12 @@ fn foot(provenance: &Provenance) -> String {
     let Provenance { command, version, inputs } = provenance;
     let mut text = format!(
         "<footer><h2>Provenance</h2>\n<p class=\"note\">Made by {}:</p>\n<pre>{}</pre>\n",
-        escape(version),
-        escape(command)
+        in_markup(version),
+        in_markup(command)
     );
     text.push_str("<dl>\n");
     for Input { name, size, digest } in inputs {
-        let [name, size, digest] = [name, size, digest].map(|part| escape(part));
+        let [name, size, digest] = [name, size, digest].map(|part| in_markup(part));
         let _ = writeln!(text, "<dt>{name}</dt><dd>{size}</dd><dd>{digest}</dd>");
     }
     text.push_str("</dl>\n</footer>\n");
@@ -204,7 +206,7 @@ fn table(studies: &[Shown<'_>]) -> String {
     }
     text.push_str("</tr></thead><tbody>\n");
     for study in studies {
-        let _ = write!(text, "<tr><td>{}</td>", escape(study.name));
+        let _ = write!(text, "<tr><td>{}</td>", in_markup(study.name));
         for (_, digits, less_is_better, value) in &columns {
             let own = value(study.summary);
             let mut others = studies.iter().map(|s| value(s.summary));
@@ -216,21 +218,6 @@ fn table(studies: &[Shown<'_>]) -> String {
     }
     text.push_str("</tbody></table></div>\n");
     text
-}
-
-/// Returns text as it may stand in HTML and XML.
-pub fn escape(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            c => safe.push(c),
-        }
-    }
-    safe
 }
 
 #[cfg(test)]

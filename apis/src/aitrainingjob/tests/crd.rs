@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::base;
-use crate::aitrainingjob::AiTrainingJob;
-use crate::api::JobApi;
+use crate::aitrainingjob::{AiTrainingJob, DESCRIPTOR};
 use crate::testing::{self, atomic_maps, check_described, check_structure, refusals};
 
 fn schema() -> Value {
@@ -13,7 +12,7 @@ fn schema() -> Value {
 
 #[test]
 fn names_subresource_and_columns_are_what_tools_look_for() {
-    let crd = AiTrainingJob.crd();
+    let crd = DESCRIPTOR.crd();
     assert_eq!(crd["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(crd["metadata"]["name"], "aitrainingjobs.elasticdeeplearning.ai");
     assert_eq!(

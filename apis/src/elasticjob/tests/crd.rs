@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{base, edited, without};
-use crate::api::JobApi;
-use crate::elasticjob::ElasticJob;
+use crate::elasticjob::{DESCRIPTOR, ElasticJob};
 use crate::testing::{self, atomic_maps, check_described, check_structure, refusals};
 
 fn schema() -> Value {
@@ -13,7 +12,7 @@ fn schema() -> Value {
 
 #[test]
 fn names_subresources_and_columns_are_what_tools_look_for() {
-    let crd = ElasticJob.crd();
+    let crd = DESCRIPTOR.crd();
     assert_eq!(crd["metadata"]["name"], "elasticjobs.elastic.pytorch.org");
     assert_eq!(
         crd["spec"]["names"],

@@ -7,7 +7,7 @@ mod status;
 
 use serde_json::{Value, json};
 
-use super::TorchJob;
+use super::{DESCRIPTOR, TorchJob};
 use crate::api::JobApi;
 use crate::testing::{self, check_described, check_structure, columns, schema};
 
@@ -45,8 +45,7 @@ fn the_definition_is_structural_and_described() {
     let of_api = ["State", "Age", "Model-Version", "Max-Lifetime", "TTL-After-Finished"];
     let want = [&of_api[..], &["Ready", "Restarts", "Queue", "Reason"]].concat();
     assert_eq!(columns(&TorchJob::default()), want);
-    let of =
-        |n: usize| TorchJob::default().crd()["spec"]["versions"][0]["additionalPrinterColumns"][n]["jsonPath"].clone();
+    let of = |n: usize| DESCRIPTOR.crd()["spec"]["versions"][0]["additionalPrinterColumns"][n]["jsonPath"].clone();
     assert_eq!((of(3), of(4)), (json!(".spec.activeDurations"), json!(".spec.TTLSecondsAfterFinished")));
 }
 

@@ -55,7 +55,7 @@ fn the_definition_is_structural_and_described() {
     check_structure(&schema, "$");
     check_described(&schema, "$");
     assert_eq!(columns(&TorchrunJob), ["Queue", "Nodes", "Phase", "Workers", "Restarts", "Reason", "Age"]);
-    assert_eq!(TorchrunJob.crd()["spec"]["names"]["shortNames"], json!(["tj", "trj"]));
+    assert_eq!(DESCRIPTOR.crd()["spec"]["names"]["shortNames"], json!(["tj", "trj"]));
     let env = json!([{"name": "A", "valeu": "b"}]);
     let refused = testing::unknown(&schema, &edited(job(), &[("/spec/novel", json!(1)), ("/spec/env", env)]), "$");
     assert_eq!(
