@@ -68,7 +68,7 @@ impl TestBed {
             plane.apply(&text)?;
         }
         plane.run_kubectl(["apply", "-k", &format!("{base}/crds")])?;
-        plane.run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])?;
+        plane.wait_for_definitions()?;
         let account = plane.kubeconfig_for(Identity::ServiceAccount { namespace: HOME, name: "trainyard" })?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (admin, watcher) = runtime.block_on(async {

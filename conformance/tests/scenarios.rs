@@ -115,9 +115,7 @@ fn both_grounds_lead_to_the_same() {
     for api in apis::Registry::all().iter() {
         plane.apply(&api.crd().to_string()).unwrap_or_else(|error| panic!("the definition: {error}"));
     }
-    plane
-        .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
-        .unwrap_or_else(|error| panic!("the definition: {error}"));
+    plane.wait_for_definitions().unwrap_or_else(|error| panic!("the definition: {error}"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
     let options = api_server::Options { kubeconfig, ..api_server::Options::default() };

@@ -27,9 +27,7 @@ fn plane() -> &'static ControlPlane {
         for api in apis::Registry::all().iter() {
             plane.apply(&api.crd().to_string()).expect("the definition is accepted");
         }
-        plane
-            .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
-            .expect("it is served");
+        plane.wait_for_definitions().expect("it is served");
         plane
     })
 }
@@ -400,7 +398,7 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
     for api in registry.iter() {
         plane().apply(&api.crd().to_string()).unwrap();
     }
-    kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    plane().wait_for_definitions().unwrap();
     let space = namespace("refused");
     let first = "elasticdeeplearning.ai";
     plane().apply(&role(&space, &[first])).unwrap();
@@ -454,7 +452,7 @@ fn an_api_is_served_while_its_definition_is_installed() {
     let define = |kind: &str| {
         let api = registry.iter().find(|api| *api.resource().kind == *kind).unwrap();
         plane.apply(&api.crd().to_string()).unwrap();
-        plane.run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).unwrap();
+        plane.wait_for_definitions().unwrap();
     };
     let create = |object: &Value| until("it is created", || plane.apply(&object.to_string()));
     let pods = |job: &str| {

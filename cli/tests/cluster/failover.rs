@@ -199,7 +199,7 @@ fn a_killed_leader_is_replaced_in_the_middle_of_restarts_and_endings() {
     let plane = ControlPlane::start(Options { nodes: 6, ..Options::default() }).expect("a control plane");
     let definition = printed(&["crd"]);
     plane.apply(&definition).expect("the definition is accepted");
-    plane.run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]).expect("it is served");
+    plane.wait_for_definitions().expect("it is served");
     plane.run_kubectl(["create", "namespace", SPACE]).expect("a namespace");
     let space = Space(plane);
     let data = tempfile::tempdir().unwrap();

@@ -78,7 +78,7 @@ fn define_others(cluster: &Cluster) {
             cluster.plane.define(definition).unwrap();
         }
     }
-    cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    cluster.plane.wait_for_definitions().unwrap();
 }
 
 const MANIFESTS: &str = r#"

@@ -39,7 +39,7 @@ impl Cluster {
     pub(crate) fn define(&self) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/crds");
         self.plane.run_kubectl(["apply", "-k", &folder.to_string_lossy()]).unwrap_or_else(|error| panic!("{error}"));
-        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        self.plane.wait_for_definitions().unwrap_or_else(|error| panic!("{error}"));
         until("the jobs are served", || self.try_kubectl(&["get", "aitj", "--all-namespaces"]));
     }
 

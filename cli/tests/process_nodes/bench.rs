@@ -35,7 +35,7 @@ impl Bench {
         let bench = Self { plane, directory: tempfile::tempdir().unwrap(), _turn: turn };
         let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/crds");
         bench.kubectl(&["apply", "-k", &definitions.to_string_lossy()]);
-        bench.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+        bench.plane.wait_for_definitions().unwrap();
         // Pods are refused until their namespace has the account they run as.
         until("there is a service account", || self_has(&bench, "serviceaccount", "default").ok_or_else(String::new));
         bench

@@ -1,9 +1,12 @@
 //! Definitions of types of other projects, for tests that need such objects and no controller of theirs.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::ControlPlane;
 use crate::error::Error;
+use crate::wait::Deadline;
 
 /// A type of objects.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +38,24 @@ impl ControlPlane {
         let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {"name": name}, "spec": spec});
         self.apply(&definition.to_string())?;
-        self.run_kubectl(["wait", "--for=condition=Established", &format!("crd/{name}"), "--timeout=60s"]).map(|_| ())
+        self.wait_until_established(&name)
+    }
+
+    /// Waits until every type that was defined is served.
+    ///
+    /// # Errors
+    /// Returns an error if one is not served within a minute.
+    pub fn wait_for_definitions(&self) -> Result<(), Error> {
+        self.wait_until_established("--all")
+    }
+
+    fn wait_until_established(&self, which: &str) -> Result<(), Error> {
+        let words = ["wait", "--for=condition=Established", "crd", which, "--timeout=60s"];
+        Deadline::within(Duration::from_secs(60)).wait_for("definitions are served", || match self.run_kubectl(words) {
+            Ok(_) => Ok(None),
+            // Until a controller has written the conditions they are null, and kubectl ends with an error instead of waiting.
+            Err(Error::Kubectl { message, .. }) if message.contains("accessor error") => Ok(Some(message)),
+            Err(error) => Err(error),
+        })
     }
 }

@@ -23,9 +23,7 @@ pub(crate) fn plane() -> &'static ControlPlane {
         for api in Registry::all().iter() {
             plane.apply(&api.crd().to_string()).expect("the definition is accepted");
         }
-        plane
-            .run_kubectl(["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"])
-            .expect("it is served");
+        plane.wait_for_definitions().expect("it is served");
         plane
     })
 }
