@@ -1,4 +1,4 @@
-//! Tells the binary which commit it is built from: for `trainyard version`. Without git it is not known.
+//! Records the commit that the binary is built from, for `trainyard version`. Without git it is not known.
 
 use std::process::Command;
 

@@ -47,12 +47,12 @@ pub(crate) fn ending(phase: Phase, kind: CauseKind, milestones: &[Milestone], sp
     }
 }
 
-/// Returns the state of an object of whose status nothing counts but the mirror: other objects tell the rest.
+/// Returns the state of an object of whose status nothing counts but the mirror: other objects show the rest.
 pub(crate) fn mirror_alone(object: &Value) -> Adopted {
     of_mirror(object, mirror(object).unwrap_or_else(|| Mirror { stamp: mirror_stamp(object), ..Mirror::default() }))
 }
 
-/// Returns the state that a mirror tells.
+/// Returns the state that a mirror shows.
 pub(crate) fn of_mirror(object: &Value, mirror: Mirror) -> Adopted {
     let phase = mirror.phase;
     let shown = Milestone { phase, at: Timestamp::default(), message: Text::from("") };

@@ -1,6 +1,6 @@
 //! Conditions of a job's status, as every API writes them, and lists of conditions made of milestones.
 //!
-//! Owns the step from milestones to a list and back: what is read of a list makes the same list again, and goes on from there as
+//! Owns the step from milestones to a list and back: what is read of a list makes the same list again, and continues from there as
 //! if the milestones had been known. It must not decide what a job's phase is. Tests: at the end of this file.
 
 use model::fact::Milestone;

@@ -24,7 +24,7 @@ use crate::template::is_gpu;
 /// Label of a job that names its queue.
 pub const QUEUE: &str = "trainyard.dev/queue";
 
-/// Label of a job that tells its priority: a whole number, higher first. Without it the priority is that of the spec, where its API has
+/// Label of a job that names its priority: a whole number, higher first. Without it the priority is that of the spec, where its API has
 /// one, or that of the PriorityClasses of its pods.
 pub const PRIORITY: &str = "trainyard.dev/priority";
 

@@ -28,7 +28,7 @@ pub struct FreeStorage {
 }
 
 impl FreeStorage {
-    /// Adds a page of a list of nodes. A node counts that is ready, not closed, and tells how much storage it has.
+    /// Adds a page of a list of nodes. A node counts that is ready, not closed, and states how much storage it has.
     pub fn add_nodes(&mut self, page: &Value) {
         for object in list_at(page, &["items"]) {
             let Ok(fact) = node::fact(object) else { continue };

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 pub const INCARNATION: &str = "trainyard.dev/incarnation";
 /// Annotation: shape of a pod, that is what of the number of replicas is written into it.
 pub const SHAPE: &str = "trainyard.dev/shape";
-/// Annotation of pods: number of pods that they were told to train with, where that can change while they run.
+/// Annotation of pods: number of pods that they were started with, where that can change while they run.
 pub const SIZE: &str = "trainyard.dev/size";
 
 /// Annotation on an object that a job owns: digest of the contents it was last given.
@@ -64,7 +64,7 @@ pub fn namespace(object: &Value) -> Text {
 /// Returns the object's uid.
 ///
 /// # Errors
-/// Returns an error if it has none: such an object cannot be told from the next one of its name.
+/// Returns an error if it has none: such an object cannot be distinguished from the next one of its name.
 pub fn uid(object: &Value) -> Result<Uid, FieldError> {
     match text_at(object, &["metadata", "uid"]) {
         Some(uid) if !uid.is_empty() => Ok(Uid::from(uid)),

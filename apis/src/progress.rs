@@ -1,6 +1,6 @@
 //! Progress of a job, in an annotation of its object that its program or a collector writes: the same for every API.
 //!
-//! Owns the form of the annotation. Each write tells the sums since the job was created, so that none is missed. Must not learn
+//! Owns the form of the annotation. Each write states the sums since the job was created, so that none is missed. Must not learn
 //! from it: `engine::queues` does. Tests: at the end of this file.
 
 use std::collections::BTreeMap;

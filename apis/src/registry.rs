@@ -19,7 +19,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Adds an API. Kinds are told apart by their names in keys of jobs, so a second API of one kind is not found by those.
+    /// Adds an API. Kinds are distinguished by their names in keys of jobs, so a second API of one kind is not found by those.
     pub fn add(&mut self, api: Arc<dyn JobApi>) {
         let Resource { api_version, kind } = api.resource();
         self.apis.insert((kind, api_version), api);

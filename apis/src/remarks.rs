@@ -104,7 +104,7 @@ pub fn admission(job: &Job) -> Option<Remark> {
     Some(Remark { kind: QUEUED, message: blocker.to_string() })
 }
 
-/// Tells of a job that names another queue than the one in which it runs.
+/// Reports a job that names another queue than the one in which it runs.
 fn other_queue(job: &Job) -> Option<String> {
     let named = job.spec()?.demand.as_ref()?.queue.as_ref();
     let runs_in = job.queue();

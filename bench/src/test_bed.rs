@@ -151,7 +151,7 @@ impl TestBed {
             calm = if used.api_server - self.idle.api_server < IDLE_CPU_RATE { calm + 1 } else { 0 };
         }
         if calm < 2 {
-            eprintln!("(the API server did not come to rest within {IDLE_TIMEOUT:?}; figures go on without)");
+            eprintln!("(the API server did not come to rest within {IDLE_TIMEOUT:?}; figures follow without)");
         }
         Ok(())
     }

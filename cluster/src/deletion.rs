@@ -164,7 +164,7 @@ impl Cluster {
             return;
         }
         if present.is_empty() {
-            // Nothing is asked of the object, so this cannot be refused; one that is going already just goes on.
+            // Nothing is asked of the object, so this cannot be refused; one that is going already just continues.
             let _ = self.delete(&kind, key, DeleteOptions::default());
             return;
         }

@@ -1,4 +1,4 @@
-//! The cluster in a file, for runs that go on after a crash.
+//! The cluster in a file, for runs that continue after a crash.
 //!
 //! Owns the format: a JSON document that is replaced atomically, and beside it a journal of what changed since, one line for
 //! each save. Watches, holds and failure rules belong to a process and are not saved. The format is

@@ -110,7 +110,7 @@ impl Cluster {
         self.watchers.held.contains(&kind)
     }
 
-    /// The watches of a kind go on. Nothing happens if they were not held.
+    /// The watches of a kind continue. Nothing happens if they were not held.
     pub fn release(&mut self, kind: Kind, catch_up: CatchUp) {
         if !self.watchers.held.remove(&kind) || catch_up == CatchUp::InOrder {
             return;

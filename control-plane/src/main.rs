@@ -24,7 +24,7 @@ const USAGE: &str = "usage: cargo xtask cluster up [--nodes N] [--gpus G] [--pro
   build   builds the programs, if they are not there yet; `up` and the tests do so by themselves
   mpi-operator  builds Kubeflow's MPI operator, if it is not there yet, and prints where it and its definition are
   down    ends it, and forgets everything in it
-  status  tells what runs";
+  status  prints what runs";
 
 fn main() -> ExitCode {
     let words: Vec<String> = env::args().skip(1).collect();

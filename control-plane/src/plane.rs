@@ -226,7 +226,7 @@ impl ControlPlane {
         self.running(component, Running::pause)
     }
 
-    /// Lets a paused component go on (SIGCONT).
+    /// Lets a paused component continue (SIGCONT).
     ///
     /// # Errors
     /// When it does not run.

@@ -115,11 +115,11 @@ fn a_part_that_ended_is_told() {
     let line = line.lines().find(|line| line.starts_with("kube-scheduler")).unwrap().to_owned();
     let pid = line.split_ascii_whitespace().nth(2).unwrap().to_owned();
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    until_within(Duration::from_secs(5), "status to tell", || {
+    until_within(Duration::from_secs(5), "status to show", || {
         let status = program.run(&["status"]);
         let text = String::from_utf8_lossy(&status.stdout).into_owned();
-        let told = text.lines().any(|line| line.starts_with("kube-scheduler") && line.contains("ended"));
-        if told && status.status.code() == Some(1) { Ok(()) } else { Err(text) }
+        let reported = text.lines().any(|line| line.starts_with("kube-scheduler") && line.contains("ended"));
+        if reported && status.status.code() == Some(1) { Ok(()) } else { Err(text) }
     });
     assert!(program.says(&["down"], 0).contains("is down"));
 }
@@ -191,7 +191,7 @@ fn what_is_wanted_twice_at_once_is_built_once() {
         up.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     });
     for up in ups {
-        // What was "built" does nothing but fail, and that is what is told of it.
+        // What was "built" does nothing but fail, and that is what is reported.
         let text = said(&up.wait_with_output().unwrap(), 2);
         assert!(text.contains("etcd ended (exit status: 1)"), "{text}");
     }

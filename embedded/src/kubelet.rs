@@ -127,7 +127,7 @@ impl Kubelet {
         self.due.insert((start.plus_ms(run_ms.unwrap_or(self.behaviour.run_ms)), pod, Action::Exit { code }));
     }
 
-    /// Ends a pod's containers, and plans their next run if the pod goes on.
+    /// Ends a pod's containers, and plans their next run if the pod continues.
     fn exit(&mut self, cluster: &mut Cluster, pod: Pod, code: i32) -> Result<(), cluster::Error> {
         cluster.exit_and_wait(&pod.namespace, &pod.name, code)?;
         let Some(object) = cluster.get(&Resource::new("v1", "Pod"), &pod.namespace, &pod.name) else { return Ok(()) };

@@ -140,11 +140,11 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let next = until("another process leads", || third.holds.try_recv().or_else(|_| second.holds.try_recv()));
     assert!(begun.elapsed() < 3 * SECOND, "{:?}", begun.elapsed());
     assert!(next.holds() && !two.holds() && next.last_term() == Term(1001));
-    let events = until("the changes are told", || {
+    let events = until("the changes are reported", || {
         let events = kubectl(&["--namespace", &space, "get", "events", "--output=json"]);
         let events: Value = serde_json::from_str(&events).unwrap();
-        let told: Vec<String> = events["items"].as_array().unwrap().iter().map(|e| e["message"].to_string()).collect();
-        if told.len() >= 3 { Ok(told) } else { Err(told.join("\n")) }
+        let reported: Vec<String> = events["items"].as_array().unwrap().iter().map(|e| e["message"].to_string()).collect();
+        if reported.len() >= 3 { Ok(reported) } else { Err(reported.join("\n")) }
     });
     assert!(events.iter().any(|e| e.contains("pod-a_1 became leader")), "{events:?}");
 }
@@ -236,7 +236,7 @@ impl Operator {
     }
 }
 
-/// The line of the metrics that tells whether an API is served.
+/// The line of the metrics that shows whether an API is served.
 fn says_served(operator: &Operator, kind: &str, served: u8) -> Result<(), String> {
     let line = format!("trainyard_api_served{{kind=\"{kind}\"}} {served}");
     let text = operator.handles.metrics.text();
@@ -316,13 +316,13 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     leader.until_leading();
     apply(&space, &job("one"));
     let (reader, stranger) = (user(&space, "reader", true), user(&space, "stranger", false));
-    let text = until("the log tells of the job", || {
+    let text = until("the log reports the job", || {
         let text = read(&wish(&space, reader.clone())).unwrap();
         if text.contains(r#""name":"one""#) { Ok(text) } else { Err(text) }
     });
     let lines = event_log::jsonl::Reader::new(text.as_bytes(), "the answer").unwrap();
     assert!(lines.map(Result::unwrap).count() > 1, "a chain that verifies");
-    // Who may not have a token, or not read the Lease, is told so by the API server.
+    // Who may not have a token, or not read the Lease, gets that answer from the API server.
     let not_found = |kubeconfig| {
         let found = runtime().block_on(async { locate(&wish(&space, kubeconfig)).await.map(|_| ()) });
         k8s_driver::api_server::error_chain(&found.unwrap_err())
@@ -363,7 +363,7 @@ fn the_api_server_decides_who_reads_the_log_and_a_standby_follows() {
     leader.kill();
     standby.until_leading();
     let after = until("the new leader serves", || read(&wish(&space, reader.clone())));
-    assert!(after.starts_with(&text), "the history goes on where it was");
+    assert!(after.starts_with(&text), "the history continues where it was");
     let now =
         runtime().block_on(async { find_leader(admin().await.client, &space, "trainyard").await.unwrap().unwrap() });
     assert!(now.term > found.term && now.identity != found.identity, "{found:?} {now:?}");
@@ -432,7 +432,7 @@ fn an_api_whose_list_is_refused_does_not_hold_up_the_others() {
     served("AITrainingJob", 1);
     served("SecondJob", 0);
 
-    // The rule is added: the API is served without a restart, and the other's pods go on.
+    // The rule is added: the API is served without a restart, and the other's pods continue.
     plane().apply(&role(&space, &[first, "second.example.com"])).unwrap();
     running("secondjobs");
     assert_eq!(operator.handles.status.gaps(), None);

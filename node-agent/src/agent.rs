@@ -86,7 +86,7 @@ fn lock(directory: &Path) -> Result<File, Error> {
     }
 }
 
-/// What tells this cluster from every other and never changes: by convention the uid of the namespace `kube-system`.
+/// What distinguishes this cluster from every other and never changes: by convention the uid of the namespace `kube-system`.
 async fn cluster_id(server: &Server) -> Result<String, Error> {
     let what = "cannot read namespace kube-system, whose uid names the cluster".to_owned();
     let namespace = server.get("/api/v1/namespaces/kube-system").await;
@@ -151,7 +151,7 @@ impl Agent {
         }
     }
 
-    /// Ends every pod, tells what came of each, and returns when all is told or time is up.
+    /// Ends every pod, reports what came of each, and returns when all is reported or time is up.
     async fn wind_down(&mut self, options: &Options, woken: &Notify) {
         let seconds = u32::try_from(options.shutdown_grace.as_secs()).unwrap_or(u32::MAX);
         self.pods.shut_down(seconds);
@@ -165,7 +165,7 @@ impl Agent {
             }
         };
         if tokio::time::timeout(limit, all_told).await.is_err() {
-            warn!("not every pod's end could be told in time");
+            warn!("not every pod's end could be reported in time");
         }
     }
 

@@ -126,7 +126,7 @@ async fn attach(socket: Socket, mut execution: Execution, has_input: bool) {
             let Message::Binary(bytes) = message else { continue };
             match bytes.split_first() {
                 Some((&STDIN, bytes)) => {
-                    // One that closed its input goes on without it.
+                    // One that closed its input continues without it.
                     if let Some(pipe) = &mut stdin
                         && pipe.write_all(bytes).await.is_err()
                     {

@@ -115,11 +115,11 @@ impl Heartbeat {
 
     /// Says that the node takes no pods any more. Best effort: an expired lease says so later.
     pub(crate) async fn say_stopping(&mut self) {
-        let told = match self.server.get(&self.path()).await {
+        let written = match self.server.get(&self.path()).await {
             Ok(node) => self.write_status(&node, Readiness::ShuttingDown).await,
             Err(refusal) => Err(refusal),
         };
-        if let Err(refusal) = told {
+        if let Err(refusal) = written {
             warn!(%refusal, "cannot say that the node stops");
         }
     }

@@ -34,7 +34,7 @@ pub struct Options {
     pub taints: Vec<Taint>,
     /// How often the lease is renewed.
     pub lease_interval: Duration,
-    /// How long pods may take to end when the agent is told to stop.
+    /// How long pods may take to end when the agent is asked to stop.
     pub shutdown_grace: Duration,
 }
 

@@ -75,7 +75,7 @@ enum Run {
     Ready,
     /// Given to the runtime.
     Running,
-    /// Told to end, with that grace period.
+    /// Asked to end, with that grace period.
     Stopping(u32),
     /// Nothing of it runs, or will.
     Ended,
@@ -114,7 +114,7 @@ impl Pod {
     /// How long its processes may take to end, in seconds.
     fn grace_seconds(&self) -> u32 {
         let seconds = if self.is_deleting() {
-            // One that vanished without being told had a grace period of nothing.
+            // One that vanished without being asked to end had a grace period of nothing.
             self.object["metadata"]["deletionGracePeriodSeconds"].as_u64().unwrap_or_default()
         } else {
             self.object["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap_or(30)
@@ -241,7 +241,7 @@ impl Pods {
                 pod.shown = Some(status.clone());
                 pod.failures = 0;
             }
-            // Finalizers may keep it for a while; the watch tells when it is gone.
+            // Finalizers may keep it for a while; the watch shows when it is gone.
             (Answer::Done, What::Remove) => pod.not_before = now.plus_ms(MAX_RETRY_MS),
             (Answer::Gone, _) => pod.gone = true,
             (Answer::Failed, _) => {
@@ -263,7 +263,7 @@ impl Pods {
         self.pods.values().filter(runs).map(|pod| (pod.namespace.as_str(), pod.name.as_str()))
     }
 
-    /// Whether nothing runs and nothing is left to be told.
+    /// Whether nothing runs and nothing is left to be reported.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.pods.values().all(|pod| {
             matches!(pod.run, Run::Ended | Run::Waiting | Run::Ready)

@@ -231,7 +231,7 @@ fn a_pod_that_others_ended_is_stopped_and_their_word_stands() {
     let evicted = [("/status/phase", json!("Failed")), ("/status/reason", json!("Evicted"))];
     assert_eq!(bench.see(edited(pod("p", "u"), &evicted)), [format!("stop u {GRACE}")]);
     assert_eq!(bench.report("u", "Running", false), [""; 0]);
-    assert_eq!(bench.report("u", "Failed", true), ["write u Failed"], "what became of the containers is still told");
+    assert_eq!(bench.report("u", "Failed", true), ["write u Failed"], "what became of the containers is still reported");
 }
 
 #[test]

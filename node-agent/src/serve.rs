@@ -181,7 +181,7 @@ async fn next_piece((mut reader, held): (Reader, Held)) -> Option<(Result<Bytes,
             .follow
             .as_ref()
             .is_some_and(|(running, pod)| running.lock().unwrap_or_else(PoisonError::into_inner).contains(pod));
-        // A file that cannot be read any more has no more to tell.
+        // A file that cannot be read any more has nothing more to give.
         let piece = reader.next().ok()?;
         if !piece.is_empty() {
             return Some((Ok(Bytes::from(piece)), (reader, held)));

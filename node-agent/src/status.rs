@@ -40,7 +40,7 @@ pub(crate) fn ours(mut status: Value) -> Value {
         conditions.retain(|condition| condition["type"].as_str().is_some_and(|kind| OWN_CONDITIONS.contains(&kind)));
         for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
             for member in ["reason", "message"] {
-                // A merge keeps what it is not told of: what was so before is no reason any more.
+                // A merge keeps what it does not name: what was so before is no reason any more.
                 condition.entry(member).or_insert(Value::Null);
             }
         }
@@ -135,7 +135,7 @@ impl Carried {
         Self { start_time: status["startTime"].clone(), containers }
     }
 
-    /// Adds it to a status of the run that goes on.
+    /// Adds it to a status of the run that continues.
     pub(crate) fn put_into(&self, status: &mut Value) {
         if !self.start_time.is_null() && !status["startTime"].is_null() {
             status["startTime"] = self.start_time.clone();

@@ -21,7 +21,7 @@ impl Operator {
                 "Deleted pod {name} without grace, because its node is lost. Its process may still run there until the node \
                  is off: it can write to volumes that both it and its replacement mount"
             );
-            return self.tell(key, "Warning", "ForcedDeletePod", &message, fnv(&uid.0));
+            return self.emit(key, "Warning", "ForcedDeletePod", &message, fnv(&uid.0));
         }
         let Some(api) = self.registry.api_of(key) else { return };
         let (what, kind, name, salt) = match command {
@@ -53,7 +53,7 @@ impl Operator {
                 ("Warning", format!("Failed{what}{kind}"), format!("{} {name}: {error}", kind.to_lowercase()))
             }
         };
-        self.tell(key, kind_of_event, &reason, &message, salt);
+        self.emit(key, kind_of_event, &reason, &message, salt);
     }
 
     /// Creates a Kubernetes Event about a name that another object holds, or an object of the job without its label.
@@ -69,7 +69,7 @@ impl Operator {
         let what =
             if unseen { "its labels were changed so that it is not watched" } else { "does not belong to this job" };
         let message = format!("{} {} exists and {what}", kind.to_lowercase(), objects::name(held));
-        self.tell(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
+        self.emit(key, "Warning", &format!("FailedCreate{kind}"), &message, 0);
     }
 
     /// Creates Kubernetes Events about a record: what needs the user (a spec that cannot be accepted, a container that cannot be created,
@@ -80,19 +80,19 @@ impl Operator {
                 && let Err(errors) = &fact.spec
             {
                 let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                self.tell(key, "Warning", "InvalidSpec", &message, 0);
+                self.emit(key, "Warning", "InvalidSpec", &message, 0);
             }
             if let Fact::Pod(pod) = fact
                 && pod.deleting.is_none()
                 && let Some((reason, message)) = engine::pod_trouble(pod)
                 && (pod.node.is_some() || self.names_unplaced(key, &pod.uid))
             {
-                self.tell(key, "Warning", &reason, &message, pod.incarnation.0);
+                self.emit(key, "Warning", &reason, &message, pod.incarnation.0);
             }
         }
         for event in events {
             if let Event::Stalled { message: Some(message) } = event {
-                self.tell(key, "Warning", "CannotEnd", message, 0);
+                self.emit(key, "Warning", "CannotEnd", message, 0);
             }
         }
         let (Some(api), Some(job)) = (self.registry.api_of(key), self.state.job(key)) else { return };
@@ -109,12 +109,12 @@ impl Operator {
 
     fn tell_all(&mut self, key: &JobKey, reported: Vec<JobEvent>) {
         for JobEvent { warning, reason, message, salt } in reported {
-            self.tell(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
+            self.emit(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
         }
     }
 
     /// Creates a Kubernetes Event about a job.
-    pub(crate) fn tell(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
+    pub(crate) fn emit(&mut self, key: &JobKey, kind: &str, reason: &str, message: &str, salt: u32) {
         // An Event about a job that does not exist has no reader.
         if !self.state.jobs.summary(key).is_some_and(|job| job.known && !job.gone) {
             return;

@@ -59,7 +59,7 @@ impl Operator {
         let object = command.object();
         self.announce(key, &command, &answer);
         let outcome = match (&command, answer) {
-            // A log that cannot be read tells nothing.
+            // A log that cannot be read shows nothing.
             (Command::ReadLog { .. }, answer) => {
                 let api = self.registry.api_of(key);
                 let log = answer.ok();
@@ -116,7 +116,7 @@ impl Operator {
                 self.in_flight.read_next(key, Purpose::ReadTaken(command));
                 return;
             }
-            // What the patch changed is read: its answer may tell no more than a version.
+            // What the patch changed is read: its answer may hold no more than a version.
             (
                 Command::UpdateOwned { .. } | Command::ReportOwned { .. } | Command::MarkPod { .. },
                 Ok(_) | Err(ApiError { code: 404 | 409, .. }),
@@ -292,7 +292,7 @@ impl Operator {
         wanted.map(|owned| owned.keep)
     }
 
-    /// Takes in an object that is there, whoever made it.
+    /// Takes in an object that is there, whichever client created it.
     fn take_left(key: &JobKey, held: &Value, facts: &mut Intake) {
         if let Ok(fact) = apis::owned::fact(held) {
             facts.push(key, Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..fact })));

@@ -96,7 +96,7 @@ mod tests {
         backlog.add(["a", "b", "c"].map(key));
         assert_eq!(turn(&mut backlog, 2), ["a", "b"]);
         backlog.add([key("aa")]);
-        assert_eq!(turn(&mut backlog, 2), ["c", "a"], "the round goes on; a job that is new waits for its place");
+        assert_eq!(turn(&mut backlog, 2), ["c", "a"], "the round continues; a job that is new waits for its place");
         assert_eq!(turn(&mut backlog, 4), ["aa", "b", "c", "a"], "each job once in a turn");
         assert_eq!(turn(&mut backlog, 1), ["aa"]);
         assert!(!backlog.is_empty());

@@ -94,7 +94,7 @@ impl ForeignPods {
         *self = Self { resources: std::mem::take(&mut self.resources), ..Self::default() };
     }
 
-    /// Returns true if there is something to tell.
+    /// Returns true if there is something to report.
     pub(crate) fn is_due(&self, state: &State) -> bool {
         let is_new = state.list_rv(Kind::Foreign, None).0 == 0;
         state.counts_foreign_pods() && self.listed.is_some() && (!self.changed.is_empty() || is_new)

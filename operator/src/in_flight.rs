@@ -28,14 +28,14 @@ pub(crate) enum Purpose {
     ReadTaken(Command),
     /// A pod or an owned object was patched, or stands in a newer version: reads it.
     ReadPatched(Command),
-    /// A write met a newer version of the job, or changed more than its answer tells: reads the job.
+    /// A write met a newer version of the job, or changed more than its answer shows: reads the job.
     ReadJob {
         /// Version that was known when the read was sent.
         known: ResourceVersion,
         /// The part of the job that was written.
         of: ObjectRef,
     },
-    /// The search for a node goes on: lists the next page.
+    /// The search for a node continues: lists the next page.
     ListPage {
         /// Free storage by the pages that were read.
         free: FreeStorage,

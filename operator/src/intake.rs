@@ -110,7 +110,7 @@ impl Operator {
         Ok(())
     }
 
-    /// Notes the objects that specs of jobs are made of, before any spec is translated: lists and watches have no order.
+    /// Notes the objects that specs reference, before any spec is translated: lists and watches have no order.
     fn find_referenced(&mut self, observations: &[Observation<ObservedObject>]) {
         let mut found = |seen: &ObservedObject| {
             if let ObservedObject::Job(key, object) = seen
@@ -250,7 +250,7 @@ impl Operator {
     }
 
     /// Takes a list in: what it holds exists, and what else its source would show is gone. It says nothing of what another
-    /// source of the kind shows: that source's watch goes on from a version of its own.
+    /// source of the kind shows: that source's watch continues from a version of its own.
     fn listed(&mut self, listed: List, facts: &mut Intake) -> Result<(), Error> {
         let List { kind, of, rv, items } = listed;
         if kind == Kind::Foreign {

@@ -23,7 +23,7 @@ pub struct Launch {
 pub(crate) struct Launches(BTreeSet<JobKey>);
 
 impl Launches {
-    /// Takes in a job as a record left it, and returns what ended with it. `had_run` tells of the job before.
+    /// Takes in a job as a record left it, and returns what ended with it. `had_run` is whether the job had run before.
     pub(crate) fn take(&mut self, key: &JobKey, had_run: bool, job: &Job, now: Timestamp) -> Launch {
         // The first of many milestones may be dropped.
         let seen = job.milestones.front().filter(|_| job.milestones.len() < MAX_MILESTONES).map(|first| first.at);

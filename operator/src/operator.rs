@@ -161,8 +161,8 @@ impl Operator {
     /// Returns the time at which the next turn is due though nothing comes in; zero when something waits already.
     pub fn next_wake(&self) -> Option<Timestamp> {
         let dispatches = !self.backlog.is_empty() && self.in_flight.free() > 0;
-        let tells = self.is_ready() && self.foreign.is_due(&self.state);
-        if dispatches || tells || self.inbox.has_answers() || (self.is_ready() && self.inbox.has_observations()) {
+        let reports = self.is_ready() && self.foreign.is_due(&self.state);
+        if dispatches || reports || self.inbox.has_answers() || (self.is_ready() && self.inbox.has_observations()) {
             return Some(Timestamp(0));
         }
         let deadline = self.state.deadlines().find(|(_, job)| self.sources.serves(job)).map(|(at, _)| at);

@@ -80,13 +80,13 @@ impl Operator {
             drop(job);
             if let Some((message, beneficiary)) = preempted {
                 let gainer = beneficiary.and_then(|name| self.state.queues.job_named(&name).cloned());
-                self.tell(&key, "Normal", "Preempted", &message, salt);
+                self.emit(&key, "Normal", "Preempted", &message, salt);
                 if let Some(gainer) = gainer {
-                    self.tell(&gainer, "Normal", "Preempted", &message, salt);
+                    self.emit(&gainer, "Normal", "Preempted", &message, salt);
                 }
             }
             if let Some((reason, message)) = reported {
-                self.tell(&key, "Normal", reason, &message, salt);
+                self.emit(&key, "Normal", reason, &message, salt);
             }
         }
     }

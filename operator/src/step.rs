@@ -1,4 +1,4 @@
-//! Steps: what a turn did to a job, for whoever shows or counts it.
+//! Steps: what a turn did to a job, for those who show or count it.
 //!
 //! Plain values; nothing is decided by them. Tests: `embedded/src/session.rs`.
 

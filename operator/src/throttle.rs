@@ -25,7 +25,7 @@ struct Urgent {
     refused: bool,
     /// The end of the last back-off, `creating_at`, `first_running_at`, `admitted_at`.
     clocks: [Option<Timestamp>; 4],
-    /// Number of pods that failed for good: once they are collected, their object alone tells of them.
+    /// Number of pods that failed for good: once they are collected, their object alone reports them.
     lost: usize,
     /// Number of replicas of each group that was restarted.
     replicas: Vec<u32>,

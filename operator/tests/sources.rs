@@ -235,7 +235,7 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
 #[test]
 fn a_list_ends_what_its_watch_reported_in_the_same_turn() {
     let mut operator = begun();
-    // Created and deleted while the watch was interrupted: of the end only the list tells.
+    // Created and deleted while the watch was interrupted: only the list shows the end.
     let other = JobKey { name: "k".into(), uid: "k".into(), ..key(FIRST) };
     let mut late = (*job(FIRST, 30)).clone();
     late["metadata"]["name"] = json!("k");

@@ -67,7 +67,7 @@ fn check(plan: &Plan, nodes: &[Node], demands: &[Demand], before: &Placement) {
     let slots: u32 = nodes.iter().map(|n| n.slots).sum();
     let wanted: u32 = demands.iter().map(|d| d.workers).sum();
     let unplaced: u32 = plan.unplaced.values().sum();
-    assert_eq!(unplaced, wanted.saturating_sub(slots), "room is left although somebody is unplaced");
+    assert_eq!(unplaced, wanted.saturating_sub(slots), "room is left although a job is unplaced");
     let mut stay = 0;
     for demand in demands {
         let now = plan.placement.get(&demand.job).map_or(&[][..], Vec::as_slice);

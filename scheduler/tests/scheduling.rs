@@ -269,7 +269,7 @@ fn of_two_gangs_that_both_have_to_borrow_one_starts() {
     let mut world = World::new(&[4, 4, 4, 4], queues(quota(8, 4), quota(4, 8)), jobs());
     assert_eq!(changes(&world.round()), ["large Started"], "the queue that uses least, then by name");
     world.pass(1000);
-    assert!(changes(&world.round()).is_empty(), "nobody may take back what it has to borrow itself");
+    assert!(changes(&world.round()).is_empty(), "no queue may take back what it has to borrow itself");
     world.jobs.remove(0);
     world.pass(1000);
     assert_eq!(changes(&world.round()), ["wide Started"]);

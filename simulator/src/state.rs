@@ -1,6 +1,6 @@
 //! Readers of a job object's status that hold for every API.
 //!
-//! Owns where a status says what scenarios compare. It must not ask for the API of a job: what differs is told by which members
+//! Owns where a status says what scenarios compare. It must not ask for the API of a job: what differs shows in which members
 //! are there. Tests: at the end of this file.
 
 use apis::objects::STATE;

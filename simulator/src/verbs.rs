@@ -262,7 +262,7 @@ impl<G: ClusterBackend> Runner<'_, G> {
         Ok(())
     }
 
-    /// Adds to the progress that a job's object tells.
+    /// Adds to the progress that a job's object shows.
     fn report(&mut self, report: &Report) -> Result<(), Reason> {
         let (resource, namespace, name) = self.job(&report.job)?;
         let object = self.simulation.backend.cluster().get(&resource, &namespace, &name);

@@ -193,9 +193,11 @@ impl Bench {
         valgrind.arg(self.release.join("examples").join("bench"));
         valgrind.args(["instructions", "--jobs", jobs, "--transitions", &transitions.to_string()]);
         let out = output(&mut valgrind)?;
-        let told = text(&out);
-        let collected = told.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
-        collected.filter(|_| out.status.success()).ok_or_else(|| Problem::failed(format!("callgrind failed:\n{told}")))
+        let report = text(&out);
+        let collected = report.lines().find_map(|line| line.split_once("Collected : ")?.1.trim().parse().ok());
+        collected
+            .filter(|_| out.status.success())
+            .ok_or_else(|| Problem::failed(format!("callgrind failed:\n{report}")))
     }
 
     fn simulate(&self) -> Result<(), Problem> {
@@ -214,14 +216,14 @@ impl Bench {
 
     /// Runs the product and looks at its memory while it runs.
     fn measure(&self, args: &[&str]) -> Result<Taken, Problem> {
-        let told = self.scratch.join("output");
-        let file = File::create(&told).map_err(io(told.display()))?;
+        let path = self.scratch.join("output");
+        let file = File::create(&path).map_err(io(path.display()))?;
         let shown = format!("trainyard {}", args.join(" "));
         let start = Instant::now();
         let mut child = Command::new(self.release.join("trainyard"))
             .args(args)
             .stdin(Stdio::null())
-            .stdout(file.try_clone().map_err(io(told.display()))?)
+            .stdout(file.try_clone().map_err(io(path.display()))?)
             .stderr(file)
             .spawn()
             .map_err(io(&shown))?;
@@ -233,14 +235,14 @@ impl Bench {
         match ended {
             Watched::Ended(status) if status.success() => Ok(Taken { seconds, peak_kib }),
             Watched::Ended(_) | Watched::TooLong => {
-                let output = fs::read_to_string(&told).map_err(io(told.display()))?;
+                let output = fs::read_to_string(&path).map_err(io(path.display()))?;
                 Err(Problem::failed(format!("`{shown}` did not succeed:\n{output}")))
             }
         }
     }
 }
 
-/// The most memory a running process has held, in KiB; 0 when that cannot be told (any more).
+/// The most memory a running process has held, in KiB; 0 when that is not known (any more).
 fn peak_of(child: &Child) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

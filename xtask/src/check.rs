@@ -16,7 +16,7 @@ struct Done {
 /// A step's remark, or why it failed.
 type Step = fn(&mut Option<Building>) -> Result<String, Problem>;
 
-/// The Go build of the control plane goes on beside the steps between its two: compilers wait for each other often enough to leave
+/// The Go build of the control plane runs beside the steps between its two: compilers wait for each other often enough to leave
 /// a core idle, more so with two kinds of them.
 const STEPS: [(&str, Step); 11] = [
     ("format", |_| quiet(&["fmt", "--all", "--check"])),

@@ -33,11 +33,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user, the documents
   bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay ask append
                     transition instructions memory over queues size simulate)
-  bench cluster     the operator on a real control plane beside a bare client (--quick, --large; --help tells more)
+  bench cluster     the operator on a real control plane beside a bare client (--quick, --large; --help says more)
   bench schedule    how long each policy takes to decide, by jobs and GPUs (or those named: gain AFS-L ...)
   cluster up        a real Kubernetes control plane on this machine (--nodes 20 --gpus 8 --process-nodes 0)
   cluster down      ends it
-  cluster status    tells what of it runs
+  cluster status    prints what of it runs
   kubectl -- ...    kubectl on that control plane
   dist [FLAG]...    the binary that is shipped, static and stripped, with its line tables beside it; flags go to `cargo build`
   release           what is published, in target/packages: archive, Helm chart, Python wheel, SBOM, their checksums, context of the image

@@ -23,7 +23,7 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    /// The exit code that tells of it.
+    /// The exit code that reports it.
     pub(crate) const fn exit_code(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,

@@ -35,7 +35,7 @@ struct User {
 }
 
 impl User {
-    /// The first thing a new user does, and what the log then tells.
+    /// The first thing a new user does, and what the log then shows.
     fn quickstart(&self) -> Result<(), Problem> {
         let data = self.scratch.join("quickstart");
         let sample = "deploy/samples/quickstart.yaml";
@@ -85,19 +85,19 @@ impl User {
     fn says(&self, args: &[&str], wanted: &[&str]) -> Result<(), Problem> {
         let shown = format!("trainyard {}", args.join(" "));
         println!("$ {shown}");
-        let told = self.scratch.join("output");
-        // Into a file: the program goes on though its output is not read.
-        let file = File::create(&told).map_err(io(told.display()))?;
+        let path = self.scratch.join("output");
+        // Into a file: the program continues though its output is not read.
+        let file = File::create(&path).map_err(io(path.display()))?;
         let mut child = Command::new(&self.binary)
             .args(args)
             .current_dir(root())
             .stdin(Stdio::null())
-            .stdout(file.try_clone().map_err(io(told.display()))?)
+            .stdout(file.try_clone().map_err(io(path.display()))?)
             .stderr(file)
             .spawn()
             .map_err(io(&shown))?;
         let ended = watch(&mut child, Duration::from_millis(50), LIMIT, &mut |_| {})?;
-        let output = std::fs::read_to_string(&told).map_err(io(told.display()))?;
+        let output = std::fs::read_to_string(&path).map_err(io(path.display()))?;
         match ended {
             Watched::Ended(status) if status.success() => {}
             Watched::Ended(status) => {

@@ -28,12 +28,12 @@ const SAMPLE: &str = "deploy/samples/torch-ddp.yaml";
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// How one run ended.
-struct Told {
+struct RunOutput {
     success: bool,
     output: String,
 }
 
-impl Told {
+impl RunOutput {
     /// The line in which the training says its own result.
     fn result(&self) -> Option<&str> {
         let at = self.output.rfind("done: loss ")?;
@@ -41,7 +41,7 @@ impl Told {
     }
 
     /// The last step that was printed before the training went on from a checkpoint.
-    fn went_on_after(&self) -> Vec<u32> {
+    fn resumed_after(&self) -> Vec<u32> {
         let after = |line: &str| line.split_once("rank 0 of 2: going on after step ")?.1.trim().parse().ok();
         self.output.lines().filter_map(after).collect()
     }
@@ -97,11 +97,11 @@ fn ddp(programs: &Path) -> Result<(), Problem> {
     ];
     for (name, fault, sign) in faults {
         let manifest = if fault.is_none() { root().join(SAMPLE) } else { tests.manifest(None)? };
-        let told = tests.run(name, &manifest, fault, &[])?;
-        require(told.success, name, "did not succeed", &told)?;
-        require(told.output.contains("Restarting"), name, "was not restarted", &told)?;
-        require(sign.is_none_or(|sign| told.output.contains(sign)), name, "did not meet its fault", &told)?;
-        same(name, &told, &undisturbed)?;
+        let run = tests.run(name, &manifest, fault, &[])?;
+        require(run.success, name, "did not succeed", &run)?;
+        require(run.output.contains("Restarting"), name, "was not restarted", &run)?;
+        require(sign.is_none_or(|sign| run.output.contains(sign)), name, "did not meet its fault", &run)?;
+        same(name, &run, &undisturbed)?;
     }
     tests.preempted(&undisturbed)?;
     println!("\nfive runs ended with {undisturbed}");
@@ -116,12 +116,12 @@ struct Tests {
 impl Tests {
     fn undisturbed(&self) -> Result<String, Problem> {
         let name = "undisturbed";
-        let told = self.run(name, &self.manifest(None)?, None, &[])?;
-        require(told.success, name, "did not succeed", &told)?;
-        require(!told.output.contains("Restarting"), name, "was restarted", &told)?;
-        require(told.went_on_after() == [0], name, "did not train from the beginning", &told)?;
-        let result = told.result().map(str::to_owned);
-        result.ok_or_else(|| Problem::failed(format!("{name}: said no result:\n{}", told.output)))
+        let run = self.run(name, &self.manifest(None)?, None, &[])?;
+        require(run.success, name, "did not succeed", &run)?;
+        require(!run.output.contains("Restarting"), name, "was restarted", &run)?;
+        require(run.resumed_after() == [0], name, "did not train from the beginning", &run)?;
+        let result = run.result().map(str::to_owned);
+        result.ok_or_else(|| Problem::failed(format!("{name}: said no result:\n{}", run.output)))
     }
 
     /// Preempted in the middle, then started again; the checkpoints stand outside the data directory, which is forgotten.
@@ -129,16 +129,16 @@ impl Tests {
         let name = "preempted";
         let data = self.scratch.join(name);
         let manifest = self.manifest(Some(&self.scratch.join("checkpoints")))?;
-        let told = self.run_in(&data, name, &manifest, &["--fault=preempt=torch-ddp@8s"])?;
-        require(!told.success, name, "succeeded although it was preempted", &told)?;
-        require(told.output.contains("Preempted"), name, "was not preempted", &told)?;
-        require(told.result().is_none(), name, "had ended before it was preempted", &told)?;
+        let run = self.run_in(&data, name, &manifest, &["--fault=preempt=torch-ddp@8s"])?;
+        require(!run.success, name, "succeeded although it was preempted", &run)?;
+        require(run.output.contains("Preempted"), name, "was not preempted", &run)?;
+        require(run.result().is_none(), name, "had ended before it was preempted", &run)?;
         let name = "preempted, then applied again";
-        let told = self.run_in(&data, name, &manifest, &["--again"])?;
-        require(told.success, name, "did not succeed", &told)?;
-        let from = told.went_on_after();
-        require(from.first().is_some_and(|step| *step > 0), name, "did not go on from its checkpoint", &told)?;
-        same(name, &told, undisturbed)
+        let run = self.run_in(&data, name, &manifest, &["--again"])?;
+        require(run.success, name, "did not succeed", &run)?;
+        let from = run.resumed_after();
+        require(from.first().is_some_and(|step| *step > 0), name, "did not continue from its checkpoint", &run)?;
+        same(name, &run, undisturbed)
     }
 
     /// The sample's manifest without its own failure, slowed down so that faults meet it in the middle, and restarted after
@@ -154,15 +154,15 @@ impl Tests {
         Ok(path)
     }
 
-    fn run(&self, name: &str, manifest: &Path, fault: Option<&str>, more: &[&str]) -> Result<Told, Problem> {
+    fn run(&self, name: &str, manifest: &Path, fault: Option<&str>, more: &[&str]) -> Result<RunOutput, Problem> {
         let data = self.scratch.join(&name.replace([' ', ':', ','], "-"));
         let args: Vec<&str> = fault.into_iter().chain(more.iter().copied()).collect();
         self.run_in(&data, name, manifest, &args)
     }
 
-    fn run_in(&self, data: &Path, name: &str, manifest: &Path, args: &[&str]) -> Result<Told, Problem> {
-        let told = self.scratch.join("output");
-        let file = File::create(&told).map_err(io(told.display()))?;
+    fn run_in(&self, data: &Path, name: &str, manifest: &Path, args: &[&str]) -> Result<RunOutput, Problem> {
+        let path = self.scratch.join("output");
+        let file = File::create(&path).map_err(io(path.display()))?;
         let mut command = Command::new(built("trainyard"));
         command.arg("run").arg(manifest).arg("--logs").arg("--data-dir").arg(data).args(args);
         println!("\n== {name}\n$ {}", shown(&command));
@@ -171,20 +171,20 @@ impl Tests {
             .env("PATH", venv::path(&self.programs)?)
             .current_dir(root())
             .stdin(Stdio::null())
-            .stdout(file.try_clone().map_err(io(told.display()))?)
+            .stdout(file.try_clone().map_err(io(path.display()))?)
             .stderr(file)
             .spawn()
             .map_err(io("trainyard run"))?;
         let ended = watch(&mut child, Duration::from_millis(100), LIMIT, &mut |_| {})?;
-        let output = fs::read_to_string(&told).map_err(io(told.display()))?;
+        let output = fs::read_to_string(&path).map_err(io(path.display()))?;
         match ended {
-            Watched::Ended(status) => Ok(Told { success: status.success(), output }),
+            Watched::Ended(status) => Ok(RunOutput { success: status.success(), output }),
             Watched::TooLong => Err(Problem::failed(format!("{name}: not done after {LIMIT:?}:\n{output}"))),
         }
     }
 }
 
-/// Writes a manifest anew with some of its words replaced, all of which must be there.
+/// Writes a copy of a manifest with some of its words replaced, all of which must be there.
 fn edited(from: &Path, to: &Path, edits: &[(&str, &str)]) -> Result<(), Problem> {
     let mut text = fs::read_to_string(from).map_err(io(from.display()))?;
     for (old, new) in edits {
@@ -205,13 +205,13 @@ fn in_directory(manifest: &Path, claim: &str, directory: &Path) -> Result<(), Pr
     edited(manifest, manifest, &[(&claim, &here)])
 }
 
-fn require(holds: bool, name: &str, problem: &str, told: &Told) -> Result<(), Problem> {
-    if holds { Ok(()) } else { Err(Problem::failed(format!("{name}: {problem}:\n{}", told.output))) }
+fn require(holds: bool, name: &str, problem: &str, run: &RunOutput) -> Result<(), Problem> {
+    if holds { Ok(()) } else { Err(Problem::failed(format!("{name}: {problem}:\n{}", run.output))) }
 }
 
 /// The result of a run is that of the undisturbed one, to the bit.
-fn same(name: &str, told: &Told, undisturbed: &str) -> Result<(), Problem> {
-    let result = told.result();
-    println!("  {}; training began after steps {:?}", result.unwrap_or("no result"), told.went_on_after());
-    require(result == Some(undisturbed), name, &format!("did not end with `{undisturbed}`"), told)
+fn same(name: &str, run: &RunOutput, undisturbed: &str) -> Result<(), Problem> {
+    let result = run.result();
+    println!("  {}; training began after steps {:?}", result.unwrap_or("no result"), run.resumed_after());
+    require(result == Some(undisturbed), name, &format!("did not end with `{undisturbed}`"), run)
 }

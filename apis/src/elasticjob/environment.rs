@@ -1,6 +1,6 @@
 //! Environment of the workers: what PyTorch reads where no launcher stands between the pod and the program.
 //!
-//! Owns the names of these variables for this API; a variable that the template sets stays the template's. A launcher is told the same
+//! Owns the names of these variables for this API; a variable that the template sets stays the template's. A launcher is given the same
 //! by its arguments, which win over `PET_*`, and sets the others for each of its processes. Tests: `tests/pods.rs`.
 
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! ElasticJob object -> [`JobSpec`]: defaults, validation with field paths, and the manifest that pods are rendered from.
 //!
-//! Values that made the original crash, hang or contradict itself are field errors: a job with such an edit goes on with the
+//! Values that made the original crash, hang or contradict itself are field errors: a job with such an edit keeps the
 //! spec before. It must not render anything (that is `pods.rs`). Tests: `tests/spec.rs` and `tests/refusals.rs`.
 
 use std::collections::BTreeSet;

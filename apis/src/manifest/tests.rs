@@ -157,8 +157,8 @@ fn a_job_is_checked_by_its_api() {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         manifest.pointer_mut(parent).unwrap()[key] = value;
         let found = findings(&Registry::all(), &manifest);
-        let told: Vec<_> = found.iter().map(|f| (f.severity, f.field.to_string())).collect();
-        assert_eq!(told, [(severity, text.to_owned())]);
+        let reported: Vec<_> = found.iter().map(|f| (f.severity, f.field.to_string())).collect();
+        assert_eq!(reported, [(severity, text.to_owned())]);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Model (`model.distributed.io/v1alpha1`): the name that the versions of a model have in common, as torch-on-k8s served it.
 //!
-//! To the engine a model is a job without groups whose spec is made of its versions: `spec` finds the latest one, the status shows it.
+//! To the engine a model is a job without groups whose spec is built from its versions: `spec` finds the latest one, the status shows it.
 //! `crd` is its schema. It owns no object and has no pods. Nothing here decides anything. Tests: `tests.rs`.
 
 mod crd;

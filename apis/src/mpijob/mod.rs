@@ -1,7 +1,7 @@
 //! MPIJob (`kubeflow.org/v2beta1`), as Voda schedules it. Its pods, status and definition are the MPI operator's.
 //!
 //! Trainyard decides when a job starts, on which nodes, and when it halts. Each file has one direction: `spec` reads the object,
-//! `steering` the fields that tell the MPI operator what was decided, `tolerations` those of them about Voda's taints, `state` writes and
+//! `steering` the fields by which the MPI operator learns what was decided, `tolerations` those of them about Voda's taints, `state` writes and
 //! reads the mirror beside them, `crd` is the part of the schema that is read, `words` the vocabulary. A job that names neither a queue
 //! nor a type of GPU is left alone. Tests: `tests.rs`.
 

@@ -30,7 +30,7 @@ use crate::schema;
 pub(crate) use place::Place;
 pub(crate) use volumes::MOUNTED;
 
-/// Tells whether an API completes a template so that a rule, by its name, does not hold for a place.
+/// Returns whether an API completes a template so that a rule, by its name, does not hold for a place.
 pub(crate) type Completes = fn(&str, &Place<'_, '_>) -> bool;
 
 /// Completes nothing: pods have these parts of a template as they were written.

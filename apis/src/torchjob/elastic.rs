@@ -45,7 +45,7 @@ const INCREASE: &str = "distributed.io/generation-to-increase";
 /// Image of the container that waits for the master.
 const WAITER_IMAGE: &str = "docker.io/alpine:3.10";
 
-/// Annotations that specs are made of.
+/// Annotations that specs reference.
 pub(super) const ANNOTATIONS: [&str; 8] =
     [FAILOVER, SCALE_STATE, REQUESTED, COMPLETED, READY, AT_ONCE, autoscaler::RESTART, STORAGE_NODE];
 

@@ -79,7 +79,7 @@ pub(super) fn owned(manifest: &Value) -> Option<OwnedSpec> {
     })
 }
 
-/// Renders the version. Where the node of its model is not known, its own status tells that it lacks one.
+/// Renders the version. Where the node of its model is not known, its own status shows that it lacks one.
 pub(super) fn render(source: RenderInput<'_>, job: &Job) -> Value {
     let mut spec =
         at(source.manifest, &["version", "spec"]).filter(|spec| spec.is_object()).cloned().unwrap_or_else(|| json!({}));

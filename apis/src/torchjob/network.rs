@@ -1,4 +1,4 @@
-//! Ports at which pods meet, and the addresses they are told.
+//! Ports at which pods meet, and the addresses they are given.
 //!
 //! On the network of a node a pod's port follows from its job and its rank: it stays the same when the pod is replaced, so that the
 //! service need not follow, and no two pods of a job have the same one. The scheduler keeps pods of other jobs with that port off the node.

@@ -1,7 +1,7 @@
 //! TorchJob object -> [`JobSpec`]: defaults, names in any case, validation with field paths, and the manifest that pods are
 //! rendered from.
 //!
-//! A job whose first spec cannot be accepted fails; one with such an edit goes on with the spec before. It must not render anything
+//! A job whose first spec cannot be accepted fails; one with such an edit keeps the previous one. It must not render anything
 //! (that is `pods.rs`). Tests: `tests/spec.rs`.
 
 use std::collections::BTreeSet;

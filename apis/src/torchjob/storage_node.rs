@@ -1,4 +1,4 @@
-//! The node of a model in local storage that names none: the annotation that tells it, and the affinity of the master.
+//! The node of a model in local storage that names none: the annotation that names it, and the affinity of the master.
 //!
 //! It must not choose: [`crate::free_storage`] adds up, and the engine asks for it. Tests: scenarios `storage-node-*`.
 

@@ -8,7 +8,7 @@ use super::size::Shape;
 use crate::api::RenderInput;
 use crate::objects::{at, list_at, text_at};
 
-/// A worker, as its launcher is told.
+/// A worker, as its launcher sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Worker<'a> {
     /// Its index.

@@ -94,7 +94,7 @@ pub(crate) struct NodeResources<'a> {
     pub(crate) gpu_type: Option<&'a str>,
 }
 
-/// A queue, as jobs are made of it.
+/// A queue, as jobs that reference it.
 #[derive(Debug, Clone)]
 pub(crate) struct Queue<'a> {
     /// Its `spec`.

@@ -20,7 +20,7 @@ use crate::translation::{self, Translation};
 /// Reads specs of this API.
 pub(super) const TRANSLATION: Translation = Translation { read, schema: spec_schema, manifest };
 
-/// Reads a queue object. The manifest tells its generation even where the spec cannot be accepted.
+/// Reads a queue object. The manifest gives its generation even where the spec cannot be accepted.
 pub(super) fn fact(object: &Value) -> SpecFact {
     let fact = TRANSLATION.fact(object);
     if fact.spec.is_ok() {

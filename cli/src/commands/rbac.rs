@@ -57,7 +57,7 @@ fn roles(registry: &Registry) -> String {
         "---\n# Administrators of the cluster write its queues. No built-in role includes this one: bind it.\n",
     );
     text.push_str(&head("trainyard-jobs-platform-admin", &[]));
-    // A role in a namespace gives nobody the right to read them, and `kubectl apply` reads first.
+    // A role in a namespace gives no user the right to read them, and `kubectl apply` reads first.
     text.extend(cluster.into_iter().map(|resource| reading(resource) + &writing(resource)));
     text
 }

@@ -143,7 +143,7 @@ fn metrics_in(text: &str) -> BTreeSet<String> {
 #[test]
 fn rules_and_dashboard_speak_of_metrics_that_exist() {
     let metrics = k8s_driver::Metrics::new();
-    // Families without a member are not told of.
+    // Families without a member are not listed.
     metrics.transition(&Text::from("AITrainingJob"), "Running");
     metrics.call_done(Verb::Create, &Text::from("Pod"), 201, Duration::ZERO);
     metrics.queue_depth("news", 0);

@@ -135,8 +135,8 @@ fn two_apis_run_side_by_side(cluster: &Cluster) {
     until("kubectl describe shows what was done", || {
         let described = cluster.kubectl(&["describe", "elasticjob", "run"]);
         let events = described.split_once("Events:").unwrap().1;
-        let told = events.contains("SuccessfulCreatePod") && events.contains("run-worker-1");
-        if told && described.contains("Replica Statuses:") { Ok(()) } else { Err(described) }
+        let reported = events.contains("SuccessfulCreatePod") && events.contains("run-worker-1");
+        if reported && described.contains("Replica Statuses:") { Ok(()) } else { Err(described) }
     });
 
     let before = until_pods(cluster, "run", 2);
@@ -147,7 +147,7 @@ fn two_apis_run_side_by_side(cluster: &Cluster) {
     cluster.kubectl(&["scale", "elasticjob/run", "--replicas=1"]);
     let fewer = until_pods(cluster, "run", 1);
     assert_eq!(fewer.get("run-worker-0"), before.get("run-worker-0"));
-    // Outside of its bounds the job goes on as it is, and says why.
+    // Outside of its bounds the job continues as it is, and says why.
     cluster.kubectl(&["scale", "elasticjob/run", "--replicas=9"]);
     cluster.kubectl(&["wait", "elasticjob/run", "--for=condition=Invalid", WAIT]);
     assert_eq!(pods(cluster, "run"), fewer);

@@ -1,4 +1,4 @@
-//! Two real operator processes on a real control plane: one is killed in the middle of restarts and endings, the other goes on.
+//! Two real operator processes on a real control plane: one is killed in the middle of restarts and endings, the other continues.
 //! Also what `--server` prints of a live operator.
 
 use std::net::TcpListener;
@@ -22,7 +22,7 @@ struct Operator {
 
 impl Operator {
     fn start(kubeconfig: &Path, data: &Path) -> Self {
-        // The port is free at this moment; nobody else on this machine asks for this one by number.
+        // The port is free at this moment; no other program on this machine asks for this one by number.
         let health = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let level = std::env::var("TRAINYARD_LOG_LEVEL").unwrap_or_else(|_| "warn".to_owned());
         let child = Command::new(env!("CARGO_BIN_EXE_trainyard"))

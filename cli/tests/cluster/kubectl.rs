@@ -86,12 +86,12 @@ fn bad_input_becomes_a_condition(cluster: &Cluster) {
         until(&format!("{name} ({pointer}) says what is wrong"), || {
             let job = cluster.get("default", &["aitrainingjob", &name]);
             let conditions = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let told = conditions.iter().any(|condition| {
+            let reported = conditions.iter().any(|condition| {
                 condition["type"] == "Invalid" && condition["message"].as_str().is_some_and(|text| text.contains(says))
             });
-            if told { Ok(()) } else { Err(job["status"].to_string()) }
+            if reported { Ok(()) } else { Err(job["status"].to_string()) }
         });
-        assert!(cluster.kubectl(&["describe", "aitj", &name]).contains(says), "kubectl describe does not tell");
+        assert!(cluster.kubectl(&["describe", "aitj", &name]).contains(says), "kubectl describe does not show");
         cluster.kubectl(&["delete", "aitj", &name]);
     }
 }

@@ -61,13 +61,13 @@ fn the_api_server_is_stopped_started_and_forgets_history() {
     cluster.plane.start_again(Component::ApiServer).unwrap();
     jobs.create(&MIXED);
     jobs.until_some_run();
-    // Watches that go on from where they were get 410 Gone.
+    // Watches that continue from where they were get 410 Gone.
     cluster.plane.forget_history().unwrap();
     jobs.until_ended();
     jobs.check_statuses();
     let metrics = operator.says("/metrics");
     let gone = |line: &&str| line.starts_with("trainyard_watch_restarts_total{") && line.contains("\"expired\"");
-    assert!(metrics.lines().any(|line| gone(&line)), "no watch was told that its version is too old: {metrics}");
+    assert!(metrics.lines().any(|line| gone(&line)), "no watch heard that its version is too old: {metrics}");
     let after = jobs.pods();
     let lost: Vec<_> = before.difference(&after).collect();
     assert!(lost.is_empty(), "pods of healthy jobs are gone: {lost:?}");

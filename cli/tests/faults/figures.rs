@@ -1,4 +1,4 @@
-//! What `/metrics` tells of a life of a few jobs: every figure moves that ought to. Counters may show more than the life asks for:
+//! What `/metrics` reports of a life of a few jobs: every figure moves that ought to. Counters may show more than the life asks for:
 //! a lease that is lost on a busy machine is acquired again.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ enum Must {
     Reach(f64),
     /// It is more than before the jobs.
     Grow,
-    /// It is told.
+    /// It is reported.
     Exist,
 }
 use Must::{Be, Exist, Grow, Reach};
@@ -100,7 +100,7 @@ fn every_figure_moves() {
             let (before, now) = of(name);
             !holds(must, before, now)
         });
-        let told: Vec<String> = wrong.map(|(name, _)| format!("{name}: {:?}", of(name))).collect();
-        if told.is_empty() { Ok(()) } else { Err(told.join("\n")) }
+        let reported: Vec<String> = wrong.map(|(name, _)| format!("{name}: {:?}", of(name))).collect();
+        if reported.is_empty() { Ok(()) } else { Err(reported.join("\n")) }
     });
 }

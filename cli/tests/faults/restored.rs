@@ -84,8 +84,8 @@ fn an_operator_notices_that_its_cluster_is_restored_under_it() {
 fn until_refused(operator: &mut Operator<'_>) {
     until("readiness says what happened and what to do", || {
         let says = operator.says("/readyz");
-        let told = says.contains("not working") && says.contains("--accept-new-cluster");
-        told.then_some(()).ok_or(says)
+        let reported = says.contains("not working") && says.contains("--accept-new-cluster");
+        reported.then_some(()).ok_or(says)
     });
     assert!(operator.is_alive());
 }

@@ -1,7 +1,7 @@
-//! Every pod that ever was in a namespace, as a watch tells of them.
+//! Every pod that ever was in a namespace, as a watch reports them.
 //!
-//! A watch that ends goes on from the last version it told of, so that nothing is missed. A reader waits until the watch has
-//! told of a pod that was created for the purpose.
+//! A watch that ends continues from the last version it reported, so that nothing is missed. A reader waits until the watch has
+//! reported a pod that was created for the purpose.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -76,7 +76,7 @@ impl<'a> PodWatch<'a> {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
         self.cluster.apply(&pod.to_string());
         self.cluster.kubectl(&["delete", "pod", &mark, "--namespace", self.namespace]);
-        until("the watch has told everything", || {
+        until("the watch has reported everything", || {
             let state = self.shared.state();
             assert_eq!(state.broken, None, "the watch of pods");
             if state.pods.iter().any(|(name, _)| *name == mark) { Ok(()) } else { Err(state.version.clone()) }

@@ -120,10 +120,10 @@ fn a_quota_that_refuses_pods_and_is_raised() {
         if pods.len() == 3 { Ok(()) } else { Err(format!("{pods:?}")) }
     });
     let few = jobs.pods();
-    // The user is told why.
+    // The user is given the reason.
     until("a job says that the quota refuses", || {
-        let told = cluster.kubectl(&["describe", "aitrainingjobs", "--namespace", "quota"]);
-        if told.contains("exceeded quota") { Ok(()) } else { Err(told) }
+        let reported = cluster.kubectl(&["describe", "aitrainingjobs", "--namespace", "quota"]);
+        if reported.contains("exceeded quota") { Ok(()) } else { Err(reported) }
     });
     let refusals = || creations(&operator, "403");
     let before = refusals();

@@ -1,4 +1,4 @@
-//! `collect`: what the files of a directory tell, and what is said of those that cannot be read.
+//! `collect`: what the files of a directory show, and what is said of those that cannot be read.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -56,7 +56,7 @@ fn pods_of_a_manifest_get_the_same_where_it_says_nothing_else() {
     assert!(shown.contains(" 1 1 127."), "{shown}");
     let own = "env: [{name: WORLD_SIZE, value: \"9\"}, {name: PYTHONUNBUFFERED, value: \"0\"}, \
                {name: MASTER_PORT, value: \"OWN\"}], image: none";
-    // Nobody else has it: the system has just chosen it.
+    // No other program has it: the system has just chosen it.
     let port = TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port().to_string();
     place.write("job.yaml", &manifest.replace("image: none", &own.replace("OWN", &port)));
     assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
@@ -166,7 +166,7 @@ fn the_manifest_of_a_command_can_be_kept() {
     assert_eq!(container["args"], serde_json::json!(["--nproc-per-node=2", "train.py"]));
 }
 
-/// Tells the test program that it runs as a worker; the value is unused.
+/// Marks the test program's process: it runs as a worker; the value is unused.
 const AS_WORKER: &str = "TRAINYARD_TEST_WORKER";
 
 /// A worker that meets those of its own job and no others: rank 0 listens on every address, as PyTorch's store does. Only the jobs of

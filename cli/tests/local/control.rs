@@ -1,4 +1,4 @@
-//! Commands that change jobs: of a run that goes on, and of a data directory that no run has open.
+//! Commands that change jobs: of a run that continues, and of a data directory that no run has open.
 
 use std::process::{Child, Stdio};
 

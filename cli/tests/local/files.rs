@@ -1,4 +1,4 @@
-//! Files that commands write, and names they are told: exports, imports, faults, flags, expectations.
+//! Files that commands write, and names they are given: exports, imports, faults, flags, expectations.
 
 use std::fs;
 use std::io::Read as _;

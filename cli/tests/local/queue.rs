@@ -97,8 +97,8 @@ fn a_start_is_expected_where_time_limits_say_when_places_come_back() {
     let waiting = |name: &str| {
         let queue = queues["queues"].as_array().unwrap().iter().find(|queue| queue["queue"] == name).unwrap();
         let jobs = queue["waiting"].as_array().unwrap().iter();
-        let told = jobs.map(|job| format!("{}: {} {}", job["job"], job["expectedStart"], job["startUnknown"]));
-        told.collect::<Vec<_>>()
+        let reported = jobs.map(|job| format!("{}: {} {}", job["job"], job["expectedStart"], job["startUnknown"]));
+        reported.collect::<Vec<_>>()
     };
     insta::assert_debug_snapshot!(waiting("timed"));
     insta::assert_debug_snapshot!(waiting("open"));

@@ -72,6 +72,6 @@ fn a_simulated_mpi_operator_runs_its_jobs() {
     place.write("alone.yaml", &mpi_job("team: a"));
     let (code, _, err) = output_of(&place.run(&["validate", "alone.yaml"]));
     assert_eq!(code, Some(0), "{err}");
-    let told = output_of(&place.run(&["validate", "alone.yaml"])).1;
-    assert!(told.contains("Trainyard leaves it alone: it names neither a queue"), "{told}");
+    let reported = output_of(&place.run(&["validate", "alone.yaml"])).1;
+    assert!(reported.contains("Trainyard leaves it alone: it names neither a queue"), "{reported}");
 }

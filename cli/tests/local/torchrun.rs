@@ -61,8 +61,8 @@ fn says(place: &Place, words: &[&str], want: i32) -> String {
 fn a_job_runs_on_a_copy_of_the_working_directory() {
     let place = place();
     says(&place, &["validate", "jobs.yaml"], 0);
-    let told = says(&place, &["run", "-q", "jobs.yaml"], 0);
-    assert!(told.contains("TorchrunJob default/vit Succeeded") && !told.contains("TorchrunQueue"), "{told}");
+    let reported = says(&place, &["run", "-q", "jobs.yaml"], 0);
+    assert!(reported.contains("TorchrunJob default/vit Succeeded") && !reported.contains("TorchrunQueue"), "{reported}");
     let table = says(&place, &["ps"], 0);
     assert!(table.contains("vit") && table.contains("Succeeded"), "{table}");
     for rank in ["0", "1"] {

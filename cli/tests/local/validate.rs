@@ -36,17 +36,17 @@ fn files(directory: &Path) -> Vec<String> {
 
 #[test]
 fn every_mistake_is_told_with_its_place() {
-    let mut told = String::new();
+    let mut reported = String::new();
     for name in files(&wrong()) {
         let output = trainyard(&wrong(), &["validate", &name]);
         let found = text(&output.stdout);
         let errors = found.lines().filter(|line| !line.contains(": warning: ")).count();
         assert_eq!(output.status.code(), Some(i32::from(errors > 0)), "{name}: {found}");
         assert!(found.lines().all(|line| line.starts_with(&format!("{name}:"))), "{found}");
-        told.extend([&*found, &text(&output.stderr), "\n"]);
+        reported.extend([&*found, &text(&output.stderr), "\n"]);
     }
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
-        insta::assert_snapshot!("wrong_manifests", told);
+        insta::assert_snapshot!("wrong_manifests", reported);
     });
 }
 
@@ -110,10 +110,10 @@ fn run_and_simulate_start_nothing_with_a_mistake() {
         let scratch = tempfile::tempdir().unwrap();
         let manifest = wrong().join(name);
         let output = trainyard(scratch.path(), &[command, manifest.to_str().unwrap()]);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{command} {name}: {told}");
+        let reported = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command} {name}: {reported}");
         assert_eq!(text(&output.stdout), "", "{command} {name}");
-        assert!(told.contains(&format!("{name}:")) && told.contains("nothing was started"), "{told}");
+        assert!(reported.contains(&format!("{name}:")) && reported.contains("nothing was started"), "{reported}");
         assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "{command} {name} made files");
     }
     let scratch = tempfile::tempdir().unwrap();
@@ -142,9 +142,9 @@ fn lax_only_warns() {
         let strict = trainyard(scratch.path(), &[command, "job.yaml"]);
         assert_eq!(strict.status.code(), Some(2), "{}", text(&strict.stderr));
         let lax = trainyard(scratch.path(), &[command, "job.yaml", "--lax"]);
-        let told = text(&lax.stderr);
-        assert_eq!(lax.status.code(), Some(0), "{told}{}", text(&lax.stdout));
-        assert!(told.contains("job.yaml:8:7: warning: spec.replicaSpecs.trainer.replica: unknown field"), "{told}");
+        let reported = text(&lax.stderr);
+        assert_eq!(lax.status.code(), Some(0), "{reported}{}", text(&lax.stdout));
+        assert!(reported.contains("job.yaml:8:7: warning: spec.replicaSpecs.trainer.replica: unknown field"), "{reported}");
         assert!(text(&lax.stdout).contains("Succeed"), "{}", text(&lax.stdout));
     }
 }

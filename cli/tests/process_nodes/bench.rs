@@ -247,7 +247,7 @@ impl<'a> Node<'a> {
         self.process.take().unwrap().signal("-KILL");
     }
 
-    /// Tells it to stop, and waits until it has.
+    /// Asks it to stop, and waits until it has.
     pub(crate) fn stop(&mut self) {
         self.process.take().unwrap().signal("-TERM");
     }

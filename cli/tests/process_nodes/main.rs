@@ -203,7 +203,7 @@ fn an_agent_that_comes_back_takes_up_what_it_finds() {
     assert_eq!(text(&bench.get("pod", "done"), "/status/phase"), "Succeeded");
     assert_eq!(bench.kubectl(&["logs", "done"]), "done\n");
 
-    // Told to stop, it ends its pods, says so, and takes no more.
+    // Asked to stop, it ends its pods, says so, and takes no more.
     node.stop();
     let always = bench.get("pod", "always");
     assert_eq!(
@@ -272,7 +272,7 @@ fn the_quickstart_survives_a_worker_and_an_agent_killed() {
     }
 }
 
-/// An agent is killed and stays away: its node is lost, and the job goes on where there is one left.
+/// An agent is killed and stays away: its node is lost, and the job continues where there is one left.
 #[test]
 fn a_job_moves_away_from_a_node_that_stays_dead() {
     let bench = Bench::start(nobody());

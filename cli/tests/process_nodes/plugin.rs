@@ -38,7 +38,7 @@ fn volume() -> Value {
 const LAUNCHER: &str =
     "#!/bin/sh\nwhile [ $# -gt 0 ] && [ \"$1\" != --no-python ]; do shift; done\nshift\nexec \"$@\"\n";
 
-/// A program that says which version of a file it sees until it is told to end.
+/// A program that says which version of a file it sees until it is asked to end.
 const PROGRAM: &str = "echo rank $JOB_COMPLETION_INDEX begins
 while true; do
   echo sees $(cat words)
@@ -171,7 +171,7 @@ fn a_directory_is_submitted_changed_while_it_runs_suspended_and_ended() {
     // A port of a worker.
     ports_are_forwarded(&place);
 
-    // It waits without workers, and goes on with the files it had.
+    // It waits without workers, and continues with the files it had.
     assert_eq!(place.says(&["suspend", "vit"], 0), "TorchrunJob vit is suspended\n");
     place.until_says(&["list"], "Suspended");
     until("no worker is left", || if bench.pods().is_empty() { Ok(()) } else { Err(format!("{:?}", bench.pods())) });

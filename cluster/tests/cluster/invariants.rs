@@ -218,6 +218,6 @@ proptest! {
             perform(&mut cluster, step);
             perform(&mut back, step);
         }
-        prop_assert_eq!(back.objects(), cluster.objects(), "both go on alike");
+        prop_assert_eq!(back.objects(), cluster.objects(), "both continue alike");
     }
 }

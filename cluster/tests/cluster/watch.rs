@@ -144,7 +144,7 @@ fn failing_lists_break_the_watch_and_are_tried_again_later() {
         assert_eq!(cluster.next_wake(), Some(start.plus_ms(next_ms)));
     }
     create(&mut cluster, &train_manifest("t")).unwrap();
-    assert_eq!(observed(&cluster.watch(watcher)), ["applied t"], "other kinds go on");
+    assert_eq!(observed(&cluster.watch(watcher)), ["applied t"], "other kinds continue");
     cluster.set_now(start.plus_ms(7_000));
     assert_eq!(observed(&cluster.watch(watcher)), ["listed Pod 1"]);
     assert_eq!(cluster.next_wake(), None);

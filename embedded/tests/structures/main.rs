@@ -1,4 +1,4 @@
-//! Structures that APIs share beside pods: objects that jobs own, objects that specs are made of, groups in an order, groups that
+//! Structures that APIs share beside pods: objects that jobs own, objects that specs reference, groups in an order, groups that
 //! run once, finalizers. Each flow runs undisturbed, with a lost log after every step, and with an operator that dies at each of its
 //! calls.
 

@@ -1,4 +1,4 @@
-//! Tells the time of decisions: the wall clock, which never goes backwards here.
+//! Reads the time of decisions: the wall clock, which never goes backwards here.
 //!
 //! Owns the one place where the wall clock is read for decisions. Tests: at the end of this file.
 

@@ -165,7 +165,7 @@ async fn a_term_is_proposed_when_all_is_listed_and_calls_follow_when_it_is_grant
     operator.view().wait_for(|view| view.term == Term(0)).await.unwrap();
     assert!(around.answers.send((calls[1].id, Ok(version(12)))).is_err());
 
-    // The next leadership goes on from the log, with a view that is as new as what stands there.
+    // The next leadership continues from the log, with a view that is as new as what stands there.
     let mut around = begin(&operator, 0).await;
     assert!(around.lead(&operator, vec![job(11)]).await > term);
     operator.with(|operator| assert_eq!(operator.state().jobs.len(), 1)).await.unwrap();

@@ -62,7 +62,7 @@ pub(crate) struct Dispatcher {
     pub call_timeout: Duration,
     /// Receives the answers.
     pub answers: mpsc::UnboundedSender<(CallId, ApiAnswer)>,
-    /// Tells the operator's thread how many calls are taken at a time.
+    /// Reports to the operator's thread how many calls are taken at a time.
     pub window: watch::Sender<usize>,
     /// Prints writes instead of sending them.
     pub dry_run: Option<Arc<DryRun>>,

@@ -1,4 +1,4 @@
-//! Calls against a mock of the API server: what leaves when, and what is told of the answers.
+//! Calls against a mock of the API server: what leaves when, and what is reported of the answers.
 
 use std::pin::pin;
 

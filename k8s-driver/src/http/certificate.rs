@@ -85,7 +85,7 @@ impl Certificate {
 }
 
 /// Creates a self-signed certificate for `host`, and returns an acceptor that verifies clients of `authorities` (PEM). A client
-/// without a certificate is accepted, so that it can be told that it needs one.
+/// without a certificate is accepted, so that it can be answered that it needs one.
 ///
 /// # Errors
 /// Returns an error if the authorities are no certificates.

@@ -332,6 +332,6 @@ mod tests {
         // Until the socket is full, in real time; then the wait is over at once.
         sleep(Duration::from_millis(500)).await;
         tokio::time::pause();
-        timeout(10 * WRITE_TIMEOUT, ends.recv()).await.expect("the answer goes on").unwrap();
+        timeout(10 * WRITE_TIMEOUT, ends.recv()).await.expect("the answer continues").unwrap();
     }
 }

@@ -172,13 +172,13 @@ impl Served {
             leader: served.leader.subscribe(),
             client: api_server("the operator"),
         };
-        // The thread tells of its log once it was asked something.
+        // The thread reports its log once it was asked something.
         served.grow(Vec::new()).await;
         tokio::spawn(bound.serve(state, served.stop.clone()));
         served
     }
 
-    /// Appends records to the served log, as its own operator would, and waits until readers are told of them.
+    /// Appends records to the served log, as its own operator would, and waits until readers are notified of them.
     pub(crate) async fn grow(&self, frames: Vec<Frame>) {
         let grown = self.operator.with(move |operator| operator.follow(&frames).map(|()| operator.log().head()));
         let head = grown.await.unwrap().unwrap();

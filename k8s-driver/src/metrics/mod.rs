@@ -82,7 +82,7 @@ impl std::fmt::Debug for Metrics {
 pub enum LeaseOutcome {
     /// This process leads now.
     Acquired,
-    /// It goes on leading.
+    /// It keeps leading.
     Renewed,
     /// The Lease had changed meanwhile.
     Conflict,

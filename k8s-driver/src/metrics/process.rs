@@ -15,7 +15,7 @@ pub(super) struct Process;
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut tell = |name: &str, help: &str, value: Option<f64>, counts: bool| {
+        let mut write = |name: &str, help: &str, value: Option<f64>, counts: bool| {
             let Some(value) = value else { return Ok(()) };
             if counts {
                 let metric = ConstCounter::new(value);
@@ -27,13 +27,13 @@ impl Collector for Process {
         };
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        tell("process_cpu_seconds", "User and system CPU time", cpu_seconds(&stat), true)?;
+        write("process_cpu_seconds", "User and system CPU time", cpu_seconds(&stat), true)?;
         let resident = field(&status, "VmRSS:").map(|kib| kib * 1024.0);
-        tell("process_resident_memory_bytes", "Resident memory", resident, false)?;
-        tell("process_threads", "Threads", field(&status, "Threads:"), false)?;
+        write("process_resident_memory_bytes", "Resident memory", resident, false)?;
+        write("process_threads", "Threads", field(&status, "Threads:"), false)?;
         let files = fs::read_dir("/proc/self/fd").ok().map(Iterator::count);
         let files = files.and_then(|n| u32::try_from(n).ok()).map(f64::from);
-        tell("process_open_fds", "Open files", files, false)
+        write("process_open_fds", "Open files", files, false)
     }
 }
 

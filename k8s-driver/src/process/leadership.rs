@@ -122,7 +122,7 @@ impl LeadershipContext {
         let (news, take_news) = mpsc::channel(OBSERVATION_CHANNEL_CAPACITY);
         let (answers, take_answers) = mpsc::unbounded_channel();
         let (calls, take_calls) = mpsc::unbounded_channel();
-        let (tell, events) = mpsc::unbounded_channel();
+        let (sender, events) = mpsc::unbounded_channel();
         let on_demand = Kind::ON_DEMAND.map(|kind| (kind, watch::channel(false)));
         let (needs, needed): (Vec<_>, Vec<_>) =
             on_demand.into_iter().map(|(kind, (need, needed))| ((kind, need), (kind, needed))).unzip();
@@ -135,13 +135,13 @@ impl LeadershipContext {
             calls,
             window: take_window,
             on_demand: needs,
-            events: tell,
+            events: sender,
         };
         self.operator.send(Request::StartLeadership(Box::new(period))).await?;
         self.status.leave_out(self.unserved.clone());
         for api in self.registry.iter() {
             let kind = api.resource().kind;
-            // The list of its jobs tells whether its definition is installed.
+            // The list of its jobs shows whether its definition is installed.
             self.metrics.serves(&kind, self.status.serves(&kind));
         }
         let targets = self.registry.watch_targets_without(&self.unserved);

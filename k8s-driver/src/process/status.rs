@@ -190,11 +190,11 @@ impl StatusReporter {
     /// Returns what installed CRDs lack, in words, with the remedy; `None` if nothing.
     pub fn crd_problems(&self) -> Option<String> {
         let outdated = self.0.outdated.lock().unwrap_or_else(PoisonError::into_inner);
-        let told: Vec<String> = outdated.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
-        (!told.is_empty()).then(|| {
-            let told = told.join("; ");
+        let text: Vec<String> = outdated.iter().map(|(path, problem)| format!("{path}: {problem}")).collect();
+        (!text.is_empty()).then(|| {
+            let text = text.join("; ");
             format!(
-                "the installed CustomResourceDefinition is too old ({told}): run `trainyard crd | kubectl apply -f -`"
+                "the installed CustomResourceDefinition is too old ({text}): run `trainyard crd | kubectl apply -f -`"
             )
         })
     }
@@ -224,13 +224,13 @@ impl StatusReporter {
     pub fn gaps(&self) -> Option<String> {
         let unserved = join(&*self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner));
         let troubles = self.troubles();
-        let told: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
-        let told = told.join("; ");
-        match (unserved.is_empty(), told.is_empty()) {
+        let text: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
+        let text = text.join("; ");
+        match (unserved.is_empty(), text.is_empty()) {
             (true, true) => None,
-            (true, false) => Some(told),
+            (true, false) => Some(text),
             (false, true) => Some(format!("{unserved} jobs are not served until their objects can be listed")),
-            (false, false) => Some(format!("{unserved} jobs are not served until their objects can be listed: {told}")),
+            (false, false) => Some(format!("{unserved} jobs are not served until their objects can be listed: {text}")),
         }
     }
 
@@ -248,9 +248,9 @@ impl StatusReporter {
         let mut standing = self.0.standing.borrow().clone();
         if let ProcessState::Listing { missing } = &mut standing {
             let troubles = self.troubles();
-            let told: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
-            if !told.is_empty() {
-                *missing = told.join("; ");
+            let text: Vec<String> = troubles.iter().map(|(source, why)| format!("{source}: {why}")).collect();
+            if !text.is_empty() {
+                *missing = text.join("; ");
             }
         }
         standing
@@ -314,8 +314,8 @@ mod tests {
         let status = StatusReporter::default();
         assert_eq!(status.crd_problems(), None);
         status.crd_problem("/apis/a/v1/as", Some("it has no status.trainyard".to_owned()));
-        let told = status.crd_problems().unwrap();
-        assert!(told.contains("/apis/a/v1/as: it has no status.trainyard") && told.contains("trainyard crd"), "{told}");
+        let text = status.crd_problems().unwrap();
+        assert!(text.contains("/apis/a/v1/as: it has no status.trainyard") && text.contains("trainyard crd"), "{text}");
         status.crd_problem("/apis/a/v1/as", None);
         assert_eq!(status.crd_problems(), None);
     }

@@ -17,7 +17,7 @@ use crate::lease::Advertised;
 
 /// Service account that reads the log. `deploy/base` makes it in the operator's namespace.
 pub const READER: &str = "trainyard-log-reader";
-/// Lifetime of a token, in seconds: the shortest an API server issues. An answer that has begun goes on after it.
+/// Lifetime of a token, in seconds: the shortest an API server issues. An answer that has begun continues after it.
 const TOKEN_SECONDS: i64 = 600;
 /// Maximum time the API server may take to issue one.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

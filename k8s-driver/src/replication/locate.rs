@@ -61,7 +61,7 @@ pub enum Error {
         /// Name of the Lease.
         name: String,
     },
-    /// The leader does not serve its log, or does not tell where.
+    /// The leader does not serve its log, or does not say where.
     #[error("{leader} leads and does not say where its log is served: is --log-address none?")]
     NotServed {
         /// Identity of the leader.

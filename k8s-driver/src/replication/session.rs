@@ -50,7 +50,7 @@ enum AppendOutcome {
 }
 
 impl Session<'_> {
-    /// Reads until it cannot go on. `reading` is told once records come, or there are none to come.
+    /// Reads until it cannot continue. `reading` is called once records come, or there are none to come.
     pub(super) async fn run(&self, reading: impl Fn()) -> Stopped {
         loop {
             let (head, term) = match self.own_end().await {
@@ -90,7 +90,7 @@ impl Session<'_> {
         own.await.map_err(|_| "the own log is not open".to_owned())
     }
 
-    /// Takes lines in until the stream ends. The error is why the own log cannot go on.
+    /// Takes lines in until the stream ends. The error is why the own log cannot continue.
     async fn read(&self, mut lines: Lines, mut head: Head, mut term: Term) -> Result<Stopped, String> {
         let mut text: Vec<u8> = Vec::new();
         // This number of its bytes holds no end of a line: a checkpoint is one long line in many pieces.
@@ -169,7 +169,7 @@ impl Session<'_> {
         let mut first = true;
         loop {
             let next = match reader.next() {
-                // The first record that does not continue the own chain tells that the chains differ.
+                // The first record that does not continue the own chain shows that the chains differ.
                 Some(Err(jsonl::Error::Line {
                     reason: Fault::Digest { .. } | Fault::TermBackwards { .. }, ..
                 })) if first => {

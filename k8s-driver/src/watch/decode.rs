@@ -47,7 +47,7 @@ pub(crate) enum Event {
     Deleted(Value),
     /// Nothing happened up to the version that stands in the object.
     Bookmark(Value),
-    /// The watch cannot go on.
+    /// The watch cannot continue.
     Error(ApiError),
     /// Error of an object that cannot be read.
     Unread(serde_json::Error),
@@ -92,7 +92,7 @@ pub(crate) fn refusal(code: u16, bytes: &[u8]) -> ApiError {
     /// Longest text of a foreign answer that is kept, in characters.
     const SHOWN_MAX: usize = 300;
     let status = serde_json::from_slice::<ErrorStatus>(bytes).unwrap_or_default();
-    // A patch that names another uid is told of as an attempt to change it; it is a precondition that does not hold.
+    // A patch that names another uid is reported as an attempt to change it; it is a precondition that does not hold.
     if code == 422 && status.details.causes.iter().any(|cause| cause.field == "metadata.uid") {
         return ApiError { code: 409, reason: Text::from("Conflict"), message: status.message };
     }

@@ -44,7 +44,7 @@ impl SourceWatch {
             }
             other => other?,
         };
-        // Of an API only its jobs tell whether it is installed: an object that they own may be another product's.
+        // Of an API only its jobs show whether it is installed: an object that they own may be another product's.
         if source.optional && self.kind == Kind::Job {
             let kind = &source.object_type.kind;
             let resource = Resource { api_version: source.object_type.api_version.clone(), kind: kind.clone() };

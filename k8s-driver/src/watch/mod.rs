@@ -128,7 +128,7 @@ pub struct SourceWatch {
 
 impl SourceWatch {
     /// Lists and watches while `needed` is true, and until the receiver is closed or the cluster has regressed. Each change ends the
-    /// watch, so that none goes on after the operator forgot what it had reported.
+    /// watch, so that none continues after the operator forgot what it had reported.
     pub async fn run_while(self, mut needed: tokio::sync::watch::Receiver<bool>) -> End {
         loop {
             if needed.wait_for(|needed| *needed).await.is_err() {

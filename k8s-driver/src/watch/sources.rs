@@ -41,7 +41,7 @@ pub struct Source {
     pub is_of_others: bool,
 }
 
-/// Its path, with the selector where that tells it from another source.
+/// Its path, with the selector where that distinguishes it from another source.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_is_rendered_is_selected() {
         let registry = Registry::all();
-        // Of APIs whose specs are made of several objects, or that have no pods, the scenarios tell: their watches select as well.
+        // Of APIs whose specs are built from several objects, or that have no pods, the scenarios are the test: their watches select as well.
         let stands_alone = |kind: &str| ["AITrainingJob", "ElasticJob"].contains(&kind);
         for api in registry.iter().filter(|api| stands_alone(&api.resource().kind)) {
             let selector = api.selector();

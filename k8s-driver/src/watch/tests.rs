@@ -187,7 +187,7 @@ async fn pages_make_one_view_and_the_watch_goes_on_from_it() {
     assert!(matches!(world.reported().await, Observation::Applied(ObservedObject::Pod(_, fact)) if fact.rv.0 == 51));
     assert!(matches!(world.reported().await, Observation::Applied(ObservedObject::Pod(_, fact)) if fact.rv.0 == 52));
     assert!(matches!(world.reported().await, Observation::Deleted(seen) if name(&seen) == "a"));
-    // The watch ended: it goes on after the bookmark, without a new list.
+    // The watch ended: it continues after the bookmark, without a new list.
     let (uri, _reply) = world.request(5_000).await;
     assert!(uri.contains("watch=true") && uri.contains("resourceVersion=70"), "{uri}");
 }
@@ -400,7 +400,7 @@ async fn heartbeats_of_nodes_are_dropped_and_changes_are_not() {
         });
     }
     assert_eq!(seen, [52, 54, 0, 56]);
-    // What was dropped counts for where the watch goes on.
+    // What was dropped counts for where the watch continues.
     let (uri, _reply) = world.request(5_000).await;
     assert!(uri.contains("resourceVersion=56"), "{uri}");
 }
@@ -430,7 +430,7 @@ async fn each_source_of_a_kind_is_a_view_with_a_version_of_its_own() {
     reply.send_response(list(50, "", &[pod("a", 3)]));
     let (uri, reply) = second.request(100).await;
     assert!(uri.contains("labelSelector=second%3Dyes"), "{uri}");
-    // A pod with this label that belongs to a job of the other API is that API's source's to tell.
+    // A pod with this label that belongs to a job of the other API is that API's source's to report.
     reply.send_response(list(90, "", &[of_second(pod("b", 4)), pod("c", 5)]));
     let mut views = Vec::new();
     for world in [&mut first, &mut second] {
@@ -439,7 +439,7 @@ async fn each_source_of_a_kind_is_a_view_with_a_version_of_its_own() {
     }
     let wanted = [("GroupName=elasticdeeplearning.ai", 50, "a"), ("second=yes", 90, "b")];
     assert_eq!(views, wanted.map(|(of, rv, pod)| (of.to_owned(), rv, vec![pod.to_owned()])));
-    // Each watch goes on from its own list, and each source is listed again by itself.
+    // Each watch continues from its own list, and each source is listed again by itself.
     let (uri, _first_watch) = first.request(100).await;
     assert!(uri.contains("resourceVersion=50"), "{uri}");
     let (uri, reply) = second.request(100).await;
@@ -460,9 +460,9 @@ async fn a_source_that_is_refused_delays_no_other_and_is_named() {
     let (_, again) = second.request(60_000).await;
     first.request(100).await.1.send_response(list(50, "", &[job("a", 30)]));
     assert_eq!(first.listed().await, (50, vec!["a".to_owned()]));
-    let told = status.get().to_string();
-    assert!(told.contains("cluster: /apis/second.example.com/v1/secondjobs: list: "), "{told}");
-    assert!(told.contains("bind the operator's ClusterRole"), "{told}");
+    let reported = status.get().to_string();
+    assert!(reported.contains("cluster: /apis/second.example.com/v1/secondjobs: list: "), "{reported}");
+    assert!(reported.contains("bind the operator's ClusterRole"), "{reported}");
     again.send_response(list(60, "", &[]));
     assert_eq!(second.listed().await, (60, vec![]));
     assert!(status.get().to_string().ends_with("lists are under way"));

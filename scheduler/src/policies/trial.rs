@@ -69,7 +69,7 @@ mod tests {
         let speeds = Speeds::new([0, 1].map(|n| (GpuType(n), Curve::linear(64))));
         assert_eq!(most(&JobView { speeds, ..job(Some(0), 0) }, 4), 64, "on several types");
         assert_eq!(most(&job(Some(1), 0), 1), 2, "not below what it needs");
-        assert_eq!([Some(0), Some(1)].map(|tried| most(&job(tried, 16), 4)), [16, 16], "nobody shrinks for it");
+        assert_eq!([Some(0), Some(1)].map(|tried| most(&job(tried, 16), 4)), [16, 16], "no job shrinks for it");
     }
 
     #[test]

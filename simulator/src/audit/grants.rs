@@ -33,7 +33,7 @@ pub(super) struct Grants {
     /// stands for all of its places on a node.
     used: BTreeSet<(String, String)>,
     /// Uids of the pods that were bound, as the operator could see, while their place was there. Others are bound on their way out, and are
-    /// not added up: until then nobody knows their node.
+    /// not added up: until then their node is not known.
     settled: BTreeSet<String>,
     /// The greatest amounts that each node had.
     allocatable: BTreeMap<String, Amounts>,

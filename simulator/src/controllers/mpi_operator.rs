@@ -101,9 +101,9 @@ impl<'a> Job<'a> {
             changed |= self.create(backend, "Launcher", &format!("{}-launcher", self.name))?;
         }
         let shown = self.condition("Suspended");
-        let told = if is_suspended { Some("True") } else { shown.map(|_| "False") };
-        if told != shown {
-            self.show(backend, "Suspended", told == Some("True"), "MPIJobSuspended", "suspended")?;
+        let wanted = if is_suspended { Some("True") } else { shown.map(|_| "False") };
+        if wanted != shown {
+            self.show(backend, "Suspended", wanted == Some("True"), "MPIJobSuspended", "suspended")?;
             changed = true;
         }
         Ok(changed)

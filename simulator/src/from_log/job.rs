@@ -100,7 +100,7 @@ impl Recording {
     fn edited(&mut self, spec: &SpecFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {
         let Some(before) = self.spec.replace(spec.clone()) else { return };
         if before.missing != spec.missing || before.needs != spec.needs {
-            remarks.push("other objects that the spec is made of came or went".to_owned());
+            remarks.push("other objects that the spec references came or went".to_owned());
         }
         let completed = |fact: &SpecFact| fact.notes.as_ref().and_then(|notes| notes.elastic?.completed);
         if completed(&before) != completed(spec) {

@@ -217,7 +217,7 @@ fn address(object: &Value) -> [&str; 3] {
     ["/kind", "/metadata/namespace", "/metadata/name"].map(|pointer| text(object, pointer))
 }
 
-/// Returns whether a job needs another object: its spec is made of it, or it is its queue.
+/// Returns whether a job needs another object: its spec references it, or it is its queue.
 fn needs(api: &dyn JobApi, job: &Value, object: &Value) -> bool {
     let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
     let queue = job.get("metadata").and_then(|metadata| metadata.get("labels")?.get(QUEUE)?.as_str());
@@ -225,7 +225,7 @@ fn needs(api: &dyn JobApi, job: &Value, object: &Value) -> bool {
         || (kind == "TrainingQueue" && queue == Some(name))
 }
 
-/// Returns whether two translations decide alike. Notes and missing objects are told apart from them: they are no part of the spec.
+/// Returns whether two translations decide alike. Notes and missing objects do not count: they are no part of the spec.
 fn agrees(one: &SpecFact, other: &SpecFact) -> bool {
     one.spec == other.spec && one.manifest == other.manifest && one.warnings == other.warnings
 }

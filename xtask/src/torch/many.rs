@@ -1,12 +1,12 @@
 //! Ten `DistributedDataParallel` jobs at once on one machine: five of one run, five of runs of their own.
 //!
 //! Each listens on a port of its own, so the workers of one job must not meet those of another: every job ends with the result of
-//! one that is alone. Owns how the jobs are started and told apart.
+//! one that is alone. Owns how the jobs are started and distinguished.
 
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
-use super::{Tests, Told, edited};
+use super::{RunOutput, Tests, edited};
 use crate::run::{Problem, Scratch, io, root};
 
 /// Jobs of the run that has several, and runs that have one.
@@ -17,9 +17,9 @@ const SAMPLE: &str = "torch-ddp";
 pub(super) fn run(programs: &Path) -> Result<(), Problem> {
     let tests = || Ok(Tests { scratch: Scratch::new("torch-many")?, programs: programs.to_path_buf() });
     let alone = tests()?;
-    let told = alone.run("alone", &manifest(&alone, "", SAMPLE)?, None, &[])?;
-    let wanted = told.result().filter(|_| told.success).map(str::to_owned);
-    let wanted = wanted.ok_or_else(|| Problem::failed(format!("alone: said no result:\n{}", told.output)))?;
+    let run = alone.run("alone", &manifest(&alone, "", SAMPLE)?, None, &[])?;
+    let wanted = run.result().filter(|_| run.success).map(str::to_owned);
+    let wanted = wanted.ok_or_else(|| Problem::failed(format!("alone: said no result:\n{}", run.output)))?;
     println!("  alone: {wanted}\n\n== {} jobs at once", 2 * JOBS);
 
     let together = tests()?;
@@ -35,18 +35,18 @@ pub(super) fn run(programs: &Path) -> Result<(), Problem> {
             .iter()
             .map(|one| scope.spawn(|| one.run("a run of its own", &manifest(one, "", SAMPLE)?, None, &[])))
             .collect();
-        let single: Vec<Result<Told, Problem>> = single.into_iter().map(|run| joined(run.join())).collect();
+        let single: Vec<Result<RunOutput, Problem>> = single.into_iter().map(|run| joined(run.join())).collect();
         (joined(several.join()), single)
     });
     results("five jobs of one run", &several?, JOBS, &wanted)?;
-    for told in single {
-        results("a run of its own", &told?, 1, &wanted)?;
+    for run in single {
+        results("a run of its own", &run?, 1, &wanted)?;
     }
     println!("\n{} jobs at once ended with {wanted}", 2 * JOBS);
     Ok(())
 }
 
-fn joined(run: thread::Result<Result<Told, Problem>>) -> Result<Told, Problem> {
+fn joined(run: thread::Result<Result<RunOutput, Problem>>) -> Result<RunOutput, Problem> {
     run.unwrap_or_else(|_| Err(Problem::failed("a thread of this test failed")))
 }
 
@@ -59,13 +59,13 @@ fn manifest(tests: &Tests, directory: &str, name: &str) -> Result<PathBuf, Probl
 }
 
 /// Every job of a run said the result once, and no other.
-fn results(name: &str, told: &Told, jobs: usize, wanted: &str) -> Result<(), Problem> {
+fn results(name: &str, run: &RunOutput, jobs: usize, wanted: &str) -> Result<(), Problem> {
     let said: Vec<&str> =
-        told.output.lines().filter_map(|line| line.find("done: loss ").and_then(|at| line.get(at..))).collect();
+        run.output.lines().filter_map(|line| line.find("done: loss ").and_then(|at| line.get(at..))).collect();
     println!(
         "  {name}: {} of {jobs} with the result of one alone",
         said.iter().filter(|line| **line == wanted).count()
     );
-    let is_right = told.success && said.len() == jobs && said.iter().all(|line| *line == wanted);
-    if is_right { Ok(()) } else { Err(Problem::failed(format!("{name}: {said:?}, wanted {wanted}:\n{}", told.output))) }
+    let is_right = run.success && said.len() == jobs && said.iter().all(|line| *line == wanted);
+    if is_right { Ok(()) } else { Err(Problem::failed(format!("{name}: {said:?}, wanted {wanted}:\n{}", run.output))) }
 }

@@ -2,7 +2,7 @@
 //! disturbs.
 //!
 //! Two elastic jobs share four GPUs, and one grows when the other has ended. A third of a higher priority halts it by the policy of the queue,
-//! ends, and it goes on from its checkpoint. Trainyard's operator is killed twice in between and started again with its log, and a third
+//! ends, and it continues from its checkpoint. Trainyard's operator is killed twice in between and started again with its log, and a third
 //! time without it. Owns the jobs, what is done to them and what is checked; the processes are `mpi_plane`'s and `plane`'s.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -161,15 +161,15 @@ impl Test<'_> {
         let ended = self.until("the first job is done", || self.ended(FIRST.name))?;
         let grown = self.trains(&SECOND, GPUS, ended)?;
         let reported = self.changes(FIRST.name).into_iter().find(|change| change.succeeded);
-        let told = self.changes(SECOND.name).into_iter().find(|change| change.at > ended && change.size == GPUS);
+        let resized = self.changes(SECOND.name).into_iter().find(|change| change.at > ended && change.size == GPUS);
         let logs = self.plane.logs("default")?;
         let serving = said_by(&logs, "second-worker-").filter(|line| line.ends_with(": serving")).filter_map(time);
         let serving = serving.reduce(f64::max).unwrap_or(f64::NAN);
         let after = |at: Option<Change>| at.map_or(f64::NAN, |change| change.at - ended);
         println!("  after the last step of first, in seconds: {:.2} reported by the MPI operator,", after(reported));
         println!(
-            "  {:.2} second told to grow, {:.2} its new workers run, {:.2} it trains with {GPUS}; calls:",
-            after(told),
+            "  {:.2} second asked to grow, {:.2} its new workers run, {:.2} it trains with {GPUS}; calls:",
+            after(resized),
             serving - ended,
             grown - ended
         );
@@ -203,7 +203,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// The third job ends, and the second one goes on from its checkpoint. Then the operator dies and loses its log.
+    /// The third job ends, and the second one continues from its checkpoint. Then the operator dies and loses its log.
     fn go_on(&self, operator: &mut Operator) -> Result<(), Problem> {
         let ended = self.until("the third job is done", || self.ended(THIRD.name))?;
         let again = self.trains(&SECOND, GPUS, ended)?;
@@ -229,7 +229,7 @@ impl Test<'_> {
         require("second was left as it was when the log was lost", self.generation(SECOND.name) == generation)
     }
 
-    /// Every loss, the sizes of the jobs and what they were told.
+    /// Every loss, the sizes of the jobs and what was written to them.
     fn check(&self, undisturbed: &BTreeMap<&str, Losses>) -> Result<(), Problem> {
         let logs = self.plane.logs("default")?;
         for job in &JOBS {
@@ -249,7 +249,7 @@ impl Test<'_> {
                 "  {name}: {steps} steps, every loss is as undisturbed; workers: {sizes}; began after steps {from:?}"
             );
         }
-        require("no more workers than GPUs", self.tell_changes() <= GPUS)?;
+        require("no more workers than GPUs", self.print_changes() <= GPUS)?;
         for log in LOGS {
             let replayed = output(Command::new(built("trainyard")).arg("replay").arg(self.scratch.join(log)))?;
             let said = text(&replayed);
@@ -260,15 +260,15 @@ impl Test<'_> {
     }
 
     /// Prints what was decided of the jobs, and returns the most workers that were decided at a time.
-    fn tell_changes(&self) -> u32 {
+    fn print_changes(&self) -> u32 {
         let changes = self.watch.changes();
-        let (mut decided, mut told) = (BTreeMap::new(), BTreeMap::new());
+        let (mut decided, mut written) = (BTreeMap::new(), BTreeMap::new());
         let (mut most, start) = (0, changes.first().map_or(0.0, |change| change.at));
         for change in &changes {
             let has_ended = matches!(change.phase.as_str(), "Completed" | "Failed");
             let size = if has_ended { 0 } else { change.size };
             let is_news = decided.insert(&*change.job, size) != Some(size);
-            if told.insert(&*change.job, change.generation) != Some(change.generation) || is_news {
+            if written.insert(&*change.job, change.generation) != Some(change.generation) || is_news {
                 let Change { job, phase, generation, nodes, .. } = change;
                 let at = change.at - start;
                 println!("  {at:7.2} s  {decided:?}  {job} is {phase}, change {generation} of its spec: {nodes}");
@@ -329,7 +329,7 @@ impl Test<'_> {
             }
             if started.elapsed() > LIMIT {
                 let seconds = started.elapsed().as_secs();
-                self.tell_changes();
+                self.print_changes();
                 let (jobs, logs) =
                     (self.plane.kubectl(&["get", "mpijobs,pods", "-o", "wide"])?, self.plane.logs("default")?);
                 return Err(Problem::failed(format!("waited {seconds} s until {what}, in vain:\n{jobs}\n{logs}")));

@@ -143,7 +143,7 @@ fn kill_worker(output: &mut dyn FnMut() -> Result<String, Problem>) -> Result<()
 fn trains_on(output: &mut dyn FnMut() -> Result<String, Problem>) -> Result<(), Problem> {
     let made = |text: &str| text.matches(": loss ").count();
     let before = made(&output()?);
-    until("the training goes on", output, |text| (made(text) > before + 5).then_some(()))
+    until("the training continues", output, |text| (made(text) > before + 5).then_some(()))
 }
 
 /// The steps after which rank 0 began to train, in their order.

@@ -38,7 +38,7 @@ const JOB_POLL_INTERVAL: Duration = Duration::from_secs(1);
 Where a pod runs several processes by torchrun --tee 3, --rank counts these: the
 local rank stands at the beginning of each of their lines.
 
-On a cluster (--server) the operator's log tells the ranks, and the API server
+On a cluster (--server) the operator's log shows the ranks, and the API server
 of the kubeconfig what pods wrote. --previous then is the run before of a
 container that was restarted in its pod, not of a pod that was replaced.
 
@@ -50,7 +50,7 @@ Examples:
 pub(crate) struct LogsArgs {
     /// The job: NAMESPACE/NAME, or NAME in namespace default. May be left out where there is one job.
     job: Option<String>,
-    /// Go on with what is written until the job has ended.
+    /// Continue with what is written until the job has ended.
     #[arg(long, short)]
     follow: bool,
     /// The worker, or the process of `torchrun --tee 3`, of this rank.

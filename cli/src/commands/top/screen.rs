@@ -179,7 +179,7 @@ fn table<const N: usize>(
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// Draws the last lines that there is room for; longer ones go on in the next row.
+/// Draws the last lines that there is room for; longer ones continue in the next row.
 fn last_lines(frame: &mut Frame<'_>, area: Rect, lines: &[String], none: &str) {
     if lines.is_empty() {
         frame.render_widget(Paragraph::new(none), area);

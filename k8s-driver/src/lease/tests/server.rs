@@ -143,7 +143,7 @@ impl Server {
         let mut inner = self.inner();
         if let Some(lease) = inner.lease.take() {
             inner.version += 1;
-            inner.tell("DELETED", &lease);
+            inner.send_event("DELETED", &lease);
         }
     }
 
@@ -195,11 +195,11 @@ impl Inner {
         lease["kind"] = json!("Lease");
         lease["metadata"]["resourceVersion"] = json!(self.version.to_string());
         self.lease = Some(lease.clone());
-        self.tell(kind, &lease);
+        self.send_event(kind, &lease);
         lease
     }
 
-    fn tell(&mut self, kind: &str, lease: &Value) {
+    fn send_event(&mut self, kind: &str, lease: &Value) {
         let line = format!("{}\n", json!({"type": kind, "object": lease}));
         self.watches.retain(|watch| watch.send(Ok(Frame::data(Bytes::from(line.clone())))).is_ok());
     }

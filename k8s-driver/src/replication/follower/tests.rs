@@ -60,12 +60,12 @@ impl Standby {
             }
         };
         timeout(TEST_TIMEOUT, aside).await.expect("nothing was set aside");
-        // Once the thread answers, it has told of the log that began since.
+        // Once the thread answers, it has reported the log that began since.
         self.operator.with(|_| ()).await.unwrap();
     }
 
-    async fn tells(&mut self, wanted: impl FnMut(&FollowerState) -> bool) -> FollowerState {
-        timeout(TEST_TIMEOUT, self.state.wait_for(wanted)).await.expect("it does not tell so").unwrap().clone()
+    async fn reports(&mut self, wanted: impl FnMut(&FollowerState) -> bool) -> FollowerState {
+        timeout(TEST_TIMEOUT, self.state.wait_for(wanted)).await.expect("it does not report so").unwrap().clone()
     }
 
     /// Stops it; gives its log.
@@ -89,7 +89,7 @@ async fn a_standby_has_the_leaders_log_and_keeps_it() {
     let served = Served::new(records(1000, 0)).await;
     let mut standby = Standby::of(records(400, 0), &served);
     standby.reaches(1000).await;
-    standby.tells(|f| *f == FollowerState::Reading { leader: "pod-1".to_owned() }).await;
+    standby.reports(|f| *f == FollowerState::Reading { leader: "pod-1".to_owned() }).await;
     for part in frames(&longer)[1000..].chunks(100) {
         served.grow(part.to_vec()).await;
     }
@@ -191,12 +191,12 @@ async fn it_keeps_trying_and_says_why_it_cannot() {
     let mut silent = served.as_leader("pod-1");
     silent.advertised = None;
     let mut standby = Standby::new(MemoryDisk::default(), None, "reader");
-    standby.tells(|f| *f == FollowerState::NoLeader).await;
+    standby.reports(|f| *f == FollowerState::NoLeader).await;
     standby.leader.send_replace(Some(silent));
-    standby.tells(|f| *f == FollowerState::NotServed { leader: "pod-1".to_owned() }).await;
+    standby.reports(|f| *f == FollowerState::NotServed { leader: "pod-1".to_owned() }).await;
     served.status.set(ProcessState::Standby);
     standby.leader.send_replace(Some(served.as_leader("pod-1")));
-    standby.tells(|f| f.to_string().contains("does not lead")).await;
+    standby.reports(|f| f.to_string().contains("does not lead")).await;
     // It leads again: found by trying.
     served.status.set(ProcessState::Leading { term: Term(1) });
     standby.reaches(5).await;
@@ -204,10 +204,10 @@ async fn it_keeps_trying_and_says_why_it_cannot() {
     let other = Served::new(records(9, 0)).await;
     standby.leader.send_replace(Some(other.as_leader("pod-2")));
     standby.reaches(9).await;
-    standby.tells(|f| *f == FollowerState::Reading { leader: "pod-2".to_owned() }).await;
+    standby.reports(|f| *f == FollowerState::Reading { leader: "pod-2".to_owned() }).await;
     // This process itself leads: there is no other to follow.
     standby.leader.send_replace(Some(other.as_leader("me")));
-    standby.tells(|f| *f == FollowerState::NoLeader).await;
+    standby.reports(|f| *f == FollowerState::NoLeader).await;
     assert_eq!(standby.end().await.len(), 9);
 }
 
@@ -215,7 +215,7 @@ async fn it_keeps_trying_and_says_why_it_cannot() {
 async fn a_standby_that_may_not_read_says_so() {
     let served = Served::new(records(5, 0)).await;
     let mut standby = Standby::new(MemoryDisk::default(), Some(served.as_leader("pod-1")), "stranger");
-    let state = standby.tells(|f| matches!(f, FollowerState::Unreachable { .. })).await;
+    let state = standby.reports(|f| matches!(f, FollowerState::Unreachable { .. })).await;
     assert!(state.to_string().ends_with("stranger may not get /log (a nonResourceURL)"), "{state}");
     assert!(standby.end().await.is_empty());
 }

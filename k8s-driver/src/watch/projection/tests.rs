@@ -182,7 +182,7 @@ fn of_a_node_all_is_kept_that_is_judged_and_little_else() {
         allocatable: &allocatable,
     };
     assert_eq!(fact(&small).judged(), judged, "the node shows each judged member");
-    // A heartbeat is told from a change by what is judged: the two lists of members cannot differ.
+    // A heartbeat is distinguished from a change by what is judged: the two lists of members cannot differ.
     for path in fixtures::paths(&small) {
         let without = apis::node::fact(&without(&small, &path));
         let matters = without.as_ref().ok() != Some(&fact(&small));

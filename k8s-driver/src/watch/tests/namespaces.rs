@@ -19,7 +19,7 @@ async fn without_the_right_to_list_namespaces_an_empty_list_is_reported_once() {
     }
     let granted = world.request(60_000).await.1;
     assert_eq!(world.listed().await, (1, vec![]));
-    assert!(world.news.try_recv().is_err(), "it is told once");
+    assert!(world.news.try_recv().is_err(), "it is reported once");
     let ml = json!({"metadata": {"name": "ml", "uid": "u", "resourceVersion": "5", "labels": {"team": "a"}}});
     granted.send_response(list(10, "", &[ml]));
     assert_eq!(world.listed().await, (10, vec!["ml".to_owned()]));

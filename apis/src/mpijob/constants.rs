@@ -28,11 +28,11 @@ pub(super) const OPERATOR_LABEL: &str = "training.kubeflow.org/operator-name";
 pub(super) const OPERATOR: &str = "mpi-operator";
 /// Value of `runPolicy.managedBy` that leaves a job to the MPI operator.
 pub(super) const MANAGER: &str = "kubeflow.org/mpi-operator";
-/// Label of a pod that tells its job.
+/// Label of a pod that names its job.
 pub(super) const JOB_LABEL: &str = "training.kubeflow.org/job-name";
-/// Label of a pod that tells its part.
+/// Label of a pod that names its part.
 pub(super) const ROLE_LABEL: &str = "training.kubeflow.org/job-role";
-/// Label, or node selector of the workers, that tells the type of GPU: Voda's mark of a job that it schedules.
+/// Label, or node selector of the workers, that names the type of GPU: Voda's mark of a job that it schedules.
 pub const ACCELERATOR: &str = "vodascheduler/accelerator";
 /// Key of the taints of Voda's nodes: `vodascheduler/hostname=<node>:NoExecute`.
 pub(super) const HOSTNAME: &str = "vodascheduler/hostname";
@@ -40,7 +40,7 @@ pub(super) const HOSTNAME: &str = "vodascheduler/hostname";
 pub const MIN_VARIABLES: [&str; 2] = ["MIN_NUM_PROC", "MIN_NP"];
 /// Variables of the launcher with the most workers, in both spellings.
 pub const MAX_VARIABLES: [&str; 2] = ["MAX_NUM_PROC", "MAX_NP"];
-/// Annotation by which a user suspends a job. The field `runPolicy.suspend` tells the MPI operator what was decided.
+/// Annotation by which a user suspends a job. The MPI operator reads from the field `runPolicy.suspend` what was decided.
 pub(super) const SUSPEND: &str = "trainyard.dev/suspend";
 /// Annotation with the state of the job in this API's words.
 pub const PHASE: &str = "trainyard.dev/phase";

@@ -1,6 +1,6 @@
-//! Fields of an MPIJob by which the MPI operator is told what was decided: whether the job may have pods, how many, and on which nodes.
+//! Fields of an MPIJob by which the MPI operator learns what was decided: whether the job may have pods, how many, and on which nodes.
 //!
-//! They are written together with the mirror, in one patch. A digest of them stands beside the mirror and tells when another client
+//! They are written together with the mirror, in one patch. A digest of them stands beside the mirror and shows when another client
 //! changed them. Tests: `tests.rs`.
 
 use engine::Job;
