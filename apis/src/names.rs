@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_and_label_keys_are_told() {
+    fn base64_and_label_keys_are_reported() {
         for (text, want) in [("", true), ("aGk=", true), ("aGVs\nbG8h", true), ("aGk", false), ("hi!=", false)] {
             assert_eq!(is_base64(text), want, "{text}");
         }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_variables_keys_and_addresses_are_told() {
+    fn ports_variables_keys_and_addresses_are_reported() {
         let check = |judge: fn(&str) -> bool, right: &[&str], wrong: &[&str]| {
             assert!(right.iter().all(|text| judge(text)), "{right:?}");
             assert!(!wrong.iter().any(|text| judge(text)), "{wrong:?}");

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_told() {
+    fn every_kind_is_reported() {
         let node = Arc::new(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
         assert_eq!(ObservedObject::read(&Registry::all(), node).map(|s| s.kind()), Some(Kind::Node));
         let job = Arc::new(json!({"apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",

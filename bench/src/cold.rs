@@ -100,7 +100,9 @@ fn start(test_bed: &TestBed, data: Option<(&Path, u64)>, name: &str) -> Result<(
     let (created, _) = last(&test_bed.watcher.leave(&group), started);
     let position = operator.metrics("trainyard_log_head_position")?.get("").copied().unwrap_or_default();
     if position <= figure(records) {
-        return Err(format!("the operator did not continue with the log: it is at {position} of {records} records").into());
+        return Err(
+            format!("the operator did not continue with the log: it is at {position} of {records} records").into()
+        );
     }
     let held = figure(operator.usage()?.rss_bytes);
     operator.stop()?;

@@ -108,7 +108,7 @@ fn a_plane_without_its_state_ends_by_itself() {
 }
 
 #[test]
-fn a_part_that_ended_is_told() {
+fn a_part_that_ended_is_reported() {
     let program = Program::new();
     program.says(&["up", "--nodes=0"], 0);
     let line = program.says(&["status"], 0);

@@ -63,9 +63,9 @@ pub mod listener {
 pub mod harness {
     pub use crate::dispatch::request::{Prepared, answer, no_answer, prepare};
     pub use crate::process::status::StatusReporter;
-    pub use crate::watch::coverage::ListReporter;
     pub use crate::watch::definitions::Definitions;
     pub use crate::watch::lines::Lines;
+    pub use crate::watch::list_tracker::ListReporter;
     pub use crate::watch::selection::Selection;
     pub use crate::watch::sources::{Source, collection, sources};
     pub use crate::watch::{End, SourceWatch};

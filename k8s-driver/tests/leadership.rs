@@ -143,7 +143,8 @@ fn a_dead_leaders_lease_is_taken_over_with_its_term_and_a_released_one_at_once()
     let events = until("the changes are reported", || {
         let events = kubectl(&["--namespace", &space, "get", "events", "--output=json"]);
         let events: Value = serde_json::from_str(&events).unwrap();
-        let reported: Vec<String> = events["items"].as_array().unwrap().iter().map(|e| e["message"].to_string()).collect();
+        let reported: Vec<String> =
+            events["items"].as_array().unwrap().iter().map(|e| e["message"].to_string()).collect();
         if reported.len() >= 3 { Ok(reported) } else { Err(reported.join("\n")) }
     });
     assert!(events.iter().any(|e| e.contains("pod-a_1 became leader")), "{events:?}");

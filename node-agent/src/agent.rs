@@ -158,13 +158,13 @@ impl Agent {
         self.settle();
         // After the grace period processes are killed, and the last words need a moment to be heard.
         let limit = options.shutdown_grace + Duration::from_secs(5);
-        let all_told = async {
+        let all_reported = async {
             while !self.pods.is_at_rest() {
                 self.next_of_own(woken).await;
                 self.settle();
             }
         };
-        if tokio::time::timeout(limit, all_told).await.is_err() {
+        if tokio::time::timeout(limit, all_reported).await.is_err() {
             warn!("not every pod's end could be reported in time");
         }
     }

@@ -82,7 +82,7 @@ impl Bench {
 }
 
 #[test]
-fn a_pod_runs_to_its_end_and_every_change_is_told_once() {
+fn a_pod_runs_to_its_end_and_every_change_is_reported_once() {
     let mut bench = Bench::default();
     assert_eq!(bench.see(pod("p", "u")), ["start u"]);
     assert_eq!(bench.see(pod("p", "u")), [""; 0], "an echo");
@@ -121,7 +121,7 @@ fn a_deletion_is_graceful_and_the_last_status_comes_first() {
 }
 
 #[test]
-fn a_pod_that_is_gone_is_killed_and_nothing_is_told() {
+fn a_pod_that_is_gone_is_killed_and_nothing_is_reported() {
     let mut bench = Bench::default();
     bench.see(pod("p", "u"));
     bench.pods.gone(&deleting(pod("p", "u"), 0));
@@ -231,7 +231,11 @@ fn a_pod_that_others_ended_is_stopped_and_their_word_stands() {
     let evicted = [("/status/phase", json!("Failed")), ("/status/reason", json!("Evicted"))];
     assert_eq!(bench.see(edited(pod("p", "u"), &evicted)), [format!("stop u {GRACE}")]);
     assert_eq!(bench.report("u", "Running", false), [""; 0]);
-    assert_eq!(bench.report("u", "Failed", true), ["write u Failed"], "what became of the containers is still reported");
+    assert_eq!(
+        bench.report("u", "Failed", true),
+        ["write u Failed"],
+        "what became of the containers is still reported"
+    );
 }
 
 #[test]
@@ -251,7 +255,7 @@ fn a_shutdown_ends_what_runs_and_starts_nothing() {
 }
 
 #[test]
-fn a_pod_that_is_no_more_is_not_told_of() {
+fn a_pod_that_is_no_more_is_not_reported() {
     let mut bench = Bench::default();
     bench.see(pod("p", "u"));
     bench.report("u", "Running", false);

@@ -13,7 +13,7 @@ impl Operator {
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
         if let (Command::WriteNotes { notes, .. }, Ok(_)) = (command, answer) {
             let reported = self.registry.api_of(key).and_then(|api| Some(api.annotations()?.notes_events(notes)));
-            return self.tell_all(key, reported.unwrap_or_default());
+            return self.emit_all(key, reported.unwrap_or_default());
         }
         if let (Command::DeletePod { name, force: true, uid }, Ok(_)) = (command, answer) {
             // docs/failure-modes.md says what protects the files.
@@ -99,7 +99,7 @@ impl Operator {
         let predecessor = self.recent_ends.of_name(key, self.state.at);
         let reported = api.events(&JobStep { key, from, job: &job, facts, events, predecessor });
         drop(job);
-        self.tell_all(key, reported);
+        self.emit_all(key, reported);
     }
 
     /// Returns true for the pod that stands for all of a job that cannot be placed.
@@ -107,7 +107,7 @@ impl Operator {
         self.state.job(key).is_some_and(|job| job.unschedulable.as_ref().is_some_and(|(named, _)| named == pod))
     }
 
-    fn tell_all(&mut self, key: &JobKey, reported: Vec<JobEvent>) {
+    fn emit_all(&mut self, key: &JobKey, reported: Vec<JobEvent>) {
         for JobEvent { warning, reason, message, salt } in reported {
             self.emit(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
         }

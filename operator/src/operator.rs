@@ -49,7 +49,7 @@ pub struct Options {
 /// * Input: [`handle_event`](Self::handle_event) or [`handle_observed`](Self::handle_observed),
 ///   [`handle_answer`](Self::handle_answer). They store what the next turn takes in, and never fail.
 /// * Decisions: [`turn`](Self::turn), due when something came in or [`next_wake`](Self::next_wake) has passed.
-/// * Terms: [`proposed_term`](Self::proposed_term), [`grant_term`](Self::grant_term), [`leave_out`](Self::leave_out).
+/// * Terms: [`proposed_term`](Self::proposed_term), [`grant_term`](Self::grant_term), [`disable_kinds`](Self::disable_kinds).
 /// * Flow control: [`set_in_flight_limit`](Self::set_in_flight_limit), [`calls_in_flight`](Self::calls_in_flight).
 ///
 /// # Order of calls
@@ -179,11 +179,11 @@ impl Operator {
     /// waited for, and what other sources show of their jobs is ignored: without its job's list a pod would look like an
     /// orphan. No deadline of such a job is due and no call is made for it. A later term that serves the API again lists
     /// everything of it. Returns false, with nothing changed, once a term has begun.
-    pub fn leave_out(&mut self, kinds: BTreeSet<Text>) -> bool {
+    pub fn disable_kinds(&mut self, kinds: BTreeSet<Text>) -> bool {
         if self.is_ready() {
             return false;
         }
-        self.sources.leave_out(&self.registry, kinds);
+        self.sources.disable_kinds(&self.registry, kinds);
         true
     }
 

@@ -23,7 +23,7 @@ impl Sources {
     }
 
     /// Leaves out the APIs of these kinds; all others are served.
-    pub(crate) fn leave_out(&mut self, registry: &Registry, kinds: BTreeSet<Text>) {
+    pub(crate) fn disable_kinds(&mut self, registry: &Registry, kinds: BTreeSet<Text>) {
         self.targets = registry.watch_targets_without(&kinds);
         self.unserved = kinds;
     }

@@ -190,7 +190,7 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     assert_eq!(known(&operator, SECOND), ["q0"]);
 
     let mut operator = open(operator.into_log());
-    assert!(operator.leave_out([SECOND.1.into()].into()));
+    assert!(operator.disable_kinds([SECOND.1.into()].into()));
     let state = |operator: &Operator| format!("{:?}", operator.state().job(&key(SECOND)).unwrap().pods);
     let before = state(&operator);
     operator.handle_event(listed(&sources(Kind::Node)[0], 30, Vec::new()));
@@ -203,7 +203,7 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     operator.handle_event(listed(&sources(Kind::Pod)[1], 30, Vec::new()));
     operator.handle_event(Observation::Applied(owned("Pod", SECOND, "q1", 31)));
     let calls = operator.turn(NOW).unwrap();
-    assert!(operator.is_ready() && !operator.leave_out([].into()), "the term has begun");
+    assert!(operator.is_ready() && !operator.disable_kinds([].into()), "the term has begun");
     assert!(calls.iter().any(|call| call.job == key(FIRST)), "the pods of the first API's job are created again");
     assert!(calls.iter().all(|call| call.job == key(FIRST)), "{calls:#?}");
     assert_eq!(known(&operator, FIRST), Vec::<String>::new());

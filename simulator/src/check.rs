@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_differs_is_told() {
+    fn everything_that_differs_is_reported() {
         let job = json!({
             "apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",
             "metadata": {"name": "j", "namespace": "default"},

@@ -13,9 +13,9 @@ use model::{
 };
 use serde_json::Value;
 
+use super::constants::phase_of;
 use super::metadata::endings;
 use super::spec::TRANSLATION;
-use super::words::phase_of;
 use crate::objects::{at, list_at, mirror, mirror_stamp, text_at, time_at};
 use crate::{remarks, replicas};
 

@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::constants::{GROUP, KIND, PLURAL};
 use super::spec::{CLEAN, GROUP_END, JOB_END, RESTART, SCOPE};
-use super::words::{GROUP, KIND, PLURAL};
 use crate::crd::{
     self, Names, UnknownFields, Version, column, condition, definition, field, one_of, replica_statuses, time,
 };

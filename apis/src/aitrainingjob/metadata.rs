@@ -8,7 +8,7 @@ use model::fact::EndRequest;
 use model::{JobFact, Phase, Text};
 use serde_json::{Value, json};
 
-use super::words::phase_word;
+use super::constants::phase_word;
 use crate::objects::{self, MARKED_FOR, annotation, text_at};
 
 /// Annotations that command an ending, the one that acts first. The second spelling is what the original's manual says.

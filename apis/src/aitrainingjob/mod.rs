@@ -1,10 +1,11 @@
 //! AITrainingJob (`elasticdeeplearning.ai/v1`).
 //!
 //! Each file has one direction: `spec` and `metadata` read the job object (with `template` for the containers and ports that count), `pods`,
-//! `peers` and `services` render from it, `status` and `adopt` write and read its status, `crd` is its schema, `words` its
+//! `peers` and `services` render from it, `status` and `adopt` write and read its status, `crd` is its schema, `constants` its
 //! vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
+mod constants;
 mod crd;
 mod metadata;
 mod peers;
@@ -13,7 +14,6 @@ mod services;
 mod spec;
 mod status;
 mod template;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +28,16 @@ use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{labelled_slot, list_at, text_at};
 
+pub use constants::{API_VERSION, GROUP, KIND};
 pub use peers::PeerEnv;
 pub use pods::pod;
-pub use words::{API_VERSION, GROUP, KIND};
 
 /// Constants of the API.
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    label: Some((words::GROUP_LABEL, words::GROUP)),
+    label: Some((constants::GROUP_LABEL, constants::GROUP)),
     verbs: &[Verb::Patch],
     owned_types: &[WORKLOAD, RESOURCE_FLAVOR],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TrainingJobOperator", crd::crd, words::phase_word)
+    ..Descriptor::new(API_VERSION, KIND, constants::PLURAL, "TrainingJobOperator", crd::crd, constants::phase_word)
 };
 
 /// The AITrainingJob API.
@@ -80,7 +80,7 @@ impl JobApi for AiTrainingJob {
 
 impl PodApi for AiTrainingJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        labelled_slot(object, words::REPLICA_LABEL, words::INDEX_LABEL)
+        labelled_slot(object, constants::REPLICA_LABEL, constants::INDEX_LABEL)
     }
 
     fn is_training_name(&self, name: &str) -> bool {

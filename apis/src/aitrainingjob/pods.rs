@@ -6,12 +6,12 @@
 use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
-use super::peers::{PeerEnv, numbers, var};
-use super::template::ports;
-use super::words::{
+use super::constants::{
     API_VERSION, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, JOB_LABEL_SHORT, PRIORITY_LABEL, REPLICA_LABEL,
     RESTARTS_LABEL, ROLE_LABEL,
 };
+use super::peers::{PeerEnv, numbers, var};
+use super::template::ports;
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::{text_at, text_members};
 use crate::replicas::{pod_spec, slot_name, template_of};

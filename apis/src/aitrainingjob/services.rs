@@ -3,9 +3,9 @@
 use model::{FieldError, GroupSpec, SlotId};
 use serde_json::{Map, Value, json};
 
+use super::constants::API_VERSION;
 use super::pods::slot_labels;
 use super::template::{Port, group_ports};
-use super::words::API_VERSION;
 use crate::api::RenderInput;
 use crate::replicas::template_of;
 use crate::template;

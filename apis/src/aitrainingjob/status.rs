@@ -8,8 +8,8 @@ use model::{Decision, JobKey, Text};
 use serde_json::{Map, Value, json};
 
 use super::AiTrainingJob;
+use super::constants::{REASON_PREFIX, phase_reason, phase_word};
 use super::metadata::end_annotation_patch;
-use super::words::{REASON_PREFIX, phase_reason, phase_word};
 use crate::conditions::{condition, of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;

@@ -7,8 +7,8 @@ use model::fact::{Adopted, Milestone};
 use model::{CauseKind, Decision, Mirror, Phase};
 use serde_json::Value;
 
+use super::constants::{CONDITIONS, WORKER, without_sentence};
 use super::spec::TRANSLATION;
-use super::words::{CONDITIONS, WORKER, without_sentence};
 use crate::objects::{at, list_at, mirror, mirror_stamp, name, text_at, time_at};
 use crate::{adopt, replicas};
 

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
+use super::constants::{GROUP, KIND, PLURAL, VERSION};
 use super::run_policy::{CLEAN, OBJECTS};
-use super::words::{GROUP, KIND, PLURAL, VERSION};
 use crate::crd::{self, Names, UnknownFields, Version, column, definition, field, one_of, replica_statuses, time};
 use crate::replicas::RESTART;
 use crate::summary;

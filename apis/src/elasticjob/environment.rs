@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::words::WORKER_LOWER;
+use super::constants::WORKER_LOWER;
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::text_at;
 use crate::replicas::slot_name;

@@ -4,9 +4,9 @@
 
 use model::{Cause, CauseKind, Decision, Event, Fact, Phase, PodFact, Timestamp};
 
+use super::constants::sentence;
 use super::spec::TEMPLATE_POLICY;
 use super::status::{displayed, failed_replicas};
-use super::words::sentence;
 use crate::api::{JobEvent, JobStep};
 use crate::events::{normal, overridden_policies, warning};
 

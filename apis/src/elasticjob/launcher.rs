@@ -6,7 +6,7 @@
 use model::Text;
 use serde_json::Value;
 
-use super::words::WORKER_LOWER;
+use super::constants::WORKER_LOWER;
 use crate::api::RenderInput;
 use crate::fields::Word;
 use crate::objects::{at, text_at};

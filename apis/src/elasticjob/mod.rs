@@ -1,10 +1,11 @@
 //! ElasticJob (`elastic.pytorch.org/v1alpha1`), as the TorchElastic controller served it.
 //!
 //! Each file has one direction: `spec` and `run_policy` read the job object, `launcher`, `environment`, `pods` and `services` render from it,
-//! `status` and `adopt` write and read its status, `events` reports records in this API's reasons, `crd` is its schema, `words`
+//! `status` and `adopt` write and read its status, `events` reports records in this API's reasons, `crd` is its schema, `constants`
 //! its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
+mod constants;
 mod crd;
 mod environment;
 mod events;
@@ -14,7 +15,6 @@ mod run_policy;
 mod services;
 mod spec;
 mod status;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -29,15 +29,15 @@ use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{annotation, at, labelled_slot};
 
-pub use words::{API_VERSION, GROUP, KIND};
+pub use constants::{API_VERSION, GROUP, KIND};
 
 /// Constants of the API.
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    label: Some((words::GROUP_LABEL, words::GROUP)),
+    label: Some((constants::GROUP_LABEL, constants::GROUP)),
     // A job is deleted when its time after the end has passed.
     verbs: &[Verb::Delete],
     owned_types: &[WORKLOAD, RESOURCE_FLAVOR],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "elastic-job-controller", crd::crd, words::phase_word)
+    ..Descriptor::new(API_VERSION, KIND, constants::PLURAL, "elastic-job-controller", crd::crd, constants::phase_word)
 };
 
 /// The ElasticJob API.
@@ -51,7 +51,7 @@ impl JobApi for ElasticJob {
 
     /// Labels of the job are not those of its pods; two annotations reach them.
     fn spec_inputs(&self, object: &Value) -> Value {
-        let annotations = [words::BACKEND, words::RESTART_SCOPE].map(|key| annotation(object, key));
+        let annotations = [constants::BACKEND, constants::RESTART_SCOPE].map(|key| annotation(object, key));
         json!([at(object, &["metadata", "generation"]), annotations])
     }
 
@@ -82,11 +82,11 @@ impl JobApi for ElasticJob {
 
 impl PodApi for ElasticJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
+        labelled_slot(object, constants::TYPE_LABEL, constants::INDEX_LABEL)
     }
 
     fn is_training_name(&self, name: &str) -> bool {
-        name == words::CONTAINER
+        name == constants::CONTAINER
     }
 
     /// Formats the launcher's arguments once for these pods.

@@ -6,8 +6,8 @@
 use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
+use super::constants::{API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, TYPE_LABEL};
 use super::environment;
-use super::words::{API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, TYPE_LABEL};
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::text_at;
 use crate::replicas::{RESTART, Restart, pod_spec, slot_name, template_of};

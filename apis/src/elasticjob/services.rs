@@ -3,8 +3,8 @@
 use model::SlotId;
 use serde_json::{Value, json};
 
+use super::constants::API_VERSION;
 use super::pods::slot_labels;
-use super::words::API_VERSION;
 use crate::api::RenderInput;
 use crate::template;
 

@@ -11,10 +11,10 @@ use model::{
 };
 use serde_json::{Value, json};
 
+use super::constants::{BACKEND, CONTAINER, RESTART_SCOPE, SCOPE_ALL, WORKER, WORKER_LOWER};
 use super::crd::spec_schema;
 use super::launcher::{BACKENDS, Backend, Range, is_endpoint, names_worker_0};
 use super::run_policy::{self, RunPolicy};
-use super::words::{BACKEND, CONTAINER, RESTART_SCOPE, SCOPE_ALL, WORKER, WORKER_LOWER};
 use crate::fields::{Finding, Findings, Severity, Unknown, Word, join};
 use crate::objects::{at, text_at};
 use crate::replicas::{self, RESTART, Replica, Restart};

@@ -7,7 +7,7 @@ use model::{CauseKind, JobKey, Phase, SlotId, Text};
 use serde_json::{Map, Value, json};
 
 use super::ElasticJob;
-use super::words::{CONDITIONS, REASON_PREFIX, failed_reason, phase_word, sentence, with_sentence};
+use super::constants::{CONDITIONS, REASON_PREFIX, failed_reason, phase_word, sentence, with_sentence};
 use crate::conditions::{Shown, of_remark, time};
 use crate::objects::MIRROR;
 use crate::remarks;

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{KIND, PLURAL};
 use crate::crd::{Names, UnknownFields, Version, column, definition, field, nullable, object, status};
-use crate::modelversion::words::{GROUP, VERSION};
+use crate::modelversion::constants::{GROUP, VERSION};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {

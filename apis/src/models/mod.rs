@@ -22,7 +22,7 @@ use crate::modelversion;
 use crate::objects::{MIRROR, at};
 use crate::translation;
 
-pub use modelversion::words::API_VERSION;
+pub use modelversion::constants::API_VERSION;
 
 /// Kind of the objects.
 pub const KIND: &str = "Model";

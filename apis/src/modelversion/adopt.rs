@@ -7,8 +7,8 @@ use model::{CauseKind, Decision, Mirror, Phase, Text};
 use serde_json::Value;
 use settings::ModelSettings;
 
+use super::constants::phase_of;
 use super::spec;
-use super::words::phase_of;
 use crate::adopt;
 use crate::api::Referenced;
 use crate::objects::{mirror, mirror_stamp, text_at, time_at};

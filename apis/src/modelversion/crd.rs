@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use super::words::{GROUP, KIND, PLURAL, VERSION};
+use super::constants::{GROUP, KIND, PLURAL, VERSION};
 use crate::crd::{Names, UnknownFields, Version, column, definition, field, nullable, object, status, time};
 
 /// Returns the definition.

@@ -2,16 +2,16 @@
 //!
 //! To the engine a version is a job of one pod, which owns the volume that the pod builds from. `spec` and `storage` read the object,
 //! `objects` renders from it, `security` decides whether the volume is created, `status` and `adopt` write and read its status, `crd` is
-//! its schema, `words` its vocabulary. Nothing here decides anything about a build. Tests: `tests.rs`.
+//! its schema, `constants` its vocabulary. Nothing here decides anything about a build. Tests: `tests.rs`.
 
 mod adopt;
+pub(crate) mod constants;
 mod crd;
 mod objects;
 mod security;
 mod spec;
 mod status;
 pub(crate) mod storage;
-pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -29,19 +29,19 @@ use crate::models;
 use crate::objects::{annotation, at, container_names, finalized_job_fact, label, name};
 use crate::owned::CLAIM;
 
+pub use constants::{API_VERSION, KIND};
 pub(crate) use crd::spec_schema;
 pub(crate) use spec::first_five;
-pub use words::{API_VERSION, KIND};
 
 /// Constants of the API.
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    label: Some((words::GROUP_LABEL, words::GROUP)),
+    label: Some((constants::GROUP_LABEL, constants::GROUP)),
     // A TorchJob that succeeded creates one. The finalizer and marks are put on it, among them its owner.
     verbs: &[Verb::Create, Verb::Patch, Verb::Delete],
-    finalizer: Some(words::FINALIZER),
-    owned_types: &[words::VOLUME, CLAIM, words::CONFIG_MAP],
+    finalizer: Some(constants::FINALIZER),
+    owned_types: &[constants::VOLUME, CLAIM, constants::CONFIG_MAP],
     referenced_kinds: &[models::KIND],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "ModelVersionController", crd::crd, words::phase_word)
+    ..Descriptor::new(API_VERSION, KIND, constants::PLURAL, "ModelVersionController", crd::crd, constants::phase_word)
 };
 
 /// The ModelVersion API.
@@ -57,13 +57,13 @@ impl JobApi for ModelVersion {
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
-        finalized_job_fact(object, words::FINALIZER)
+        finalized_job_fact(object, constants::FINALIZER)
     }
 
     /// Its marks stand in its metadata.
     fn spec_inputs(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]);
-        let annotations = [words::POD_ANNOTATION, words::FAILOVER].map(|key| annotation(object, key));
+        let annotations = [constants::POD_ANNOTATION, constants::FAILOVER].map(|key| annotation(object, key));
         Value::Array(
             [metadata("generation"), metadata("labels"), metadata("ownerReferences")]
                 .into_iter()
@@ -113,7 +113,8 @@ impl PodApi for ModelVersion {
 
     /// The group of the pod has its name, which is made of more than the version's.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        (label(object, words::GROUP_LABEL) == Some(words::GROUP)).then(|| SlotId { group: name(object), index: 0 })
+        (label(object, constants::GROUP_LABEL) == Some(constants::GROUP))
+            .then(|| SlotId { group: name(object), index: 0 })
     }
 
     fn slot_name(&self, _job: &JobKey, slot: &SlotId) -> Text {
@@ -132,7 +133,7 @@ impl OwnedApi for ModelVersion {
 
     /// A volume is of storage outside of the namespace.
     fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, _body: &Value) -> Option<AuthorizationReads> {
-        let is_volume = *object == words::VOLUME.named(&object.name);
+        let is_volume = *object == constants::VOLUME.named(&object.name);
         is_volume.then(|| AuthorizationReads { objects: vec![namespace_of(job)], others: false })
     }
 

@@ -6,7 +6,7 @@ use engine::Job;
 use model::{FieldError, Notes, OwnedRef};
 use serde_json::{Map, Value, json};
 
-use super::words::{API_VERSION, CONFIG_MAP, FAILOVER, GROUP, GROUP_LABEL, MODEL_LABEL, POD_ANNOTATION, VOLUME};
+use super::constants::{API_VERSION, CONFIG_MAP, FAILOVER, GROUP, GROUP_LABEL, MODEL_LABEL, POD_ANNOTATION, VOLUME};
 use crate::api::{PodSlot, RenderInput};
 use crate::models;
 use crate::names::LABEL_MAX;

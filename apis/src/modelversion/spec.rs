@@ -9,9 +9,9 @@ use model::{
 use serde_json::{Value, json};
 use settings::ModelSettings;
 
+use super::constants::{API_VERSION, CONFIG_MAP, FAILOVER, MODEL_LABEL, POD_ANNOTATION, VOLUME};
 use super::crd::spec_schema;
 use super::storage::{Place, Storage};
-use super::words::{API_VERSION, CONFIG_MAP, FAILOVER, MODEL_LABEL, POD_ANNOTATION, VOLUME};
 use crate::api::Referenced;
 use crate::fields::{Finding, Findings};
 use crate::models;

@@ -7,7 +7,7 @@ use model::JobKey;
 use serde_json::{Map, Value, json};
 
 use super::ModelVersion;
-use super::words::phase_word;
+use super::constants::phase_word;
 use crate::conditions::time;
 use crate::objects::{MIRROR, text_at};
 use crate::remarks;

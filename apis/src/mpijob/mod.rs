@@ -1,16 +1,16 @@
 //! MPIJob (`kubeflow.org/v2beta1`), as Voda schedules it. Its pods, status and definition are the MPI operator's.
 //!
 //! Trainyard decides when a job starts, on which nodes, and when it halts. Each file has one direction: `spec` reads the object,
-//! `steering` the fields by which the MPI operator learns what was decided, `tolerations` those of them about Voda's taints, `state` writes and
-//! reads the mirror beside them, `crd` is the part of the schema that is read, `words` the vocabulary. A job that names neither a queue
+//! `patch` the fields by which the MPI operator learns what was decided, `tolerations` those of them about Voda's taints, `state` writes and
+//! reads the mirror beside them, `crd` is the part of the schema that is read, `constants` the vocabulary. A job that names neither a queue
 //! nor a type of GPU is left alone. Tests: `tests.rs`.
 
+mod constants;
 mod crd;
+mod patch;
 mod spec;
 mod state;
-mod steering;
 mod tolerations;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -25,14 +25,14 @@ use crate::demand;
 use crate::fields::{Finding, Findings};
 use crate::objects::{annotation, at, container_names, label, text_at};
 
+pub use constants::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, PHASE, WORKER};
 pub use tolerations::add as tolerate_voda;
-pub use words::{ACCELERATOR, API_VERSION, KIND, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, PHASE, WORKER};
 
 /// Constants of the API.
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    label: Some((words::OPERATOR_LABEL, words::OPERATOR)),
+    label: Some((constants::OPERATOR_LABEL, constants::OPERATOR)),
     verbs: &[Verb::Patch],
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "voda-scheduler", crd::crd, words::phase_word)
+    ..Descriptor::new(API_VERSION, KIND, constants::PLURAL, "voda-scheduler", crd::crd, constants::phase_word)
 };
 
 /// The MPIJob API.
@@ -50,7 +50,7 @@ impl JobApi for MpiJob {
 
     fn spec_inputs(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]).cloned().unwrap_or_default();
-        json!([metadata("generation"), metadata("labels"), annotation(object, words::SUSPEND)])
+        json!([metadata("generation"), metadata("labels"), annotation(object, constants::SUSPEND)])
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
@@ -92,26 +92,26 @@ impl PodApi for MpiJob {
 
     /// The index stands in the name: the label counts from 1 where the launcher is a worker as well.
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        let job = label(object, words::JOB_LABEL)?;
-        let role = label(object, words::ROLE_LABEL)?;
-        if role == words::LAUNCHER_LOWER {
+        let job = label(object, constants::JOB_LABEL)?;
+        let role = label(object, constants::ROLE_LABEL)?;
+        if role == constants::LAUNCHER_LOWER {
             // One without GPUs is in no group.
             at(object, &["spec"]).filter(|spec| !demand::requests(spec).is_empty())?;
-            return Some(SlotId { group: Text::from(words::LAUNCHER_LOWER), index: 0 });
+            return Some(SlotId { group: Text::from(constants::LAUNCHER_LOWER), index: 0 });
         }
-        if role != words::WORKER_LOWER {
+        if role != constants::WORKER_LOWER {
             return None;
         }
         let name = text_at(object, &["metadata", "name"])?;
         let index = name.strip_prefix(job)?.strip_prefix("-worker-")?;
-        Some(SlotId { group: Text::from(words::WORKER_LOWER), index: index.parse().ok()? })
+        Some(SlotId { group: Text::from(constants::WORKER_LOWER), index: index.parse().ok()? })
     }
 
     /// Returns the pods as far as they are known here: their template. The MPI operator creates them.
     fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         let template = |pod: &PodSlot<'_>| {
-            let of_launcher = *pod.slot.group == *words::LAUNCHER_LOWER;
-            let member = if of_launcher { words::LAUNCHER_TEMPLATE } else { "template" };
+            let of_launcher = *pod.slot.group == *constants::LAUNCHER_LOWER;
+            let member = if of_launcher { constants::LAUNCHER_TEMPLATE } else { "template" };
             let mut pod = source.manifest.get(member).cloned().unwrap_or_default();
             if !of_launcher && source.manifest.get("toleratesVoda").is_some() {
                 tolerations::add(&mut pod);

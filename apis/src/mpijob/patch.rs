@@ -7,7 +7,7 @@ use engine::Job;
 use model::Text;
 use serde_json::{Map, Value, json};
 
-use super::words::{WORKER, WORKER_LOWER};
+use super::constants::{WORKER, WORKER_LOWER};
 use super::{spec, tolerations};
 use crate::demand::{self, QUEUE};
 use crate::objects::{at, text_at};
@@ -18,7 +18,7 @@ const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
 /// The fields.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Steering {
+pub(super) struct SpecPatch {
     suspend: bool,
     /// Label of the workers.
     queue: Option<Text>,
@@ -30,7 +30,7 @@ pub(super) struct Steering {
     tolerations: Option<Value>,
 }
 
-impl Steering {
+impl SpecPatch {
     /// Returns the fields of an object.
     pub(super) fn of(object: &Value) -> Self {
         let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).unwrap_or(&Value::Null);

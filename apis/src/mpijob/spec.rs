@@ -2,7 +2,7 @@
 //! from.
 //!
 //! Sizes, epochs and priority come from the launcher's environment, in Voda's spellings. The fields that are steered are left out of the manifest, so
-//! that a write of them is no edit. It must not render anything (that is `steering.rs`). Tests: `tests.rs`.
+//! that a write of them is no edit. It must not render anything (that is `patch.rs`). Tests: `tests.rs`.
 
 use model::{
     CleanPodPolicy, Ends, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, Resize, RestartPolicy, Running,
@@ -10,12 +10,12 @@ use model::{
 };
 use serde_json::{Map, Value, json};
 
-use super::crd::spec_schema;
-use super::words::{
+use super::constants::{
     ACCELERATOR, LAUNCHER, LAUNCHER_LOWER, LAUNCHER_TEMPLATE, MANAGER, MAX_VARIABLES, MIN_VARIABLES, SUSPEND, WORKER,
     WORKER_LOWER,
 };
-use super::{steering, tolerations};
+use super::crd::spec_schema;
+use super::{patch, tolerations};
 use crate::demand::{self, QUEUE};
 use crate::fields::{Findings, join};
 use crate::kueue::QUEUE_NAME;
@@ -254,7 +254,7 @@ pub(super) fn level(object: &Value) -> u32 {
 /// taints.
 fn manifest(object: &Value) -> Value {
     let template = at(object, &["spec", "mpiReplicaSpecs", WORKER, "template"]).cloned().unwrap_or_default();
-    let mut template = steering::own(template);
+    let mut template = patch::own(template);
     let is_of_voda = names_accelerator(object);
     if is_of_voda {
         tolerations::remove(&mut template);

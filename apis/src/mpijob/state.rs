@@ -8,8 +8,8 @@ use model::{JobFact, JobKey, Mirror, Phase, Stamp, Text};
 use serde_json::{Value, json};
 
 use super::MpiJob;
-use super::steering::Steering;
-use super::words::{MESSAGE, PHASE, STEERED, phase_word};
+use super::constants::{MESSAGE, PHASE, STEERED, phase_word};
+use super::patch::SpecPatch;
 use crate::objects::{self, STATE, annotated_mirror, annotation, at, list_at, text_at, time_at};
 use crate::{adopt, remarks};
 
@@ -19,7 +19,7 @@ const UID: &str = "uid";
 /// Reads metadata, mirror and reported end of a job object. Ignores the mirror where another client changed the steered fields: both are
 /// written again then.
 pub(super) fn job_fact(object: &Value) -> JobFact {
-    let stands = annotation(object, STEERED).is_none_or(|digest| digest == &*Steering::of(object).digest());
+    let stands = annotation(object, STEERED).is_none_or(|digest| digest == &*SpecPatch::of(object).digest());
     let mirror = if stands { mirror(object).stamp } else { Stamp::default() };
     JobFact { mirror, reported_end: reported_end(object), ..objects::job_fact(object) }
 }
@@ -63,14 +63,14 @@ pub(super) fn patch(key: &JobKey, job: &Job, manifest: Option<&Value>) -> Value 
         PHASE: phase_word(job.phase),
         MESSAGE: message.filter(|message| !message.is_empty()),
     });
-    let steering = manifest.map(|manifest| Steering::wanted(manifest, job));
+    let patch = manifest.map(|manifest| SpecPatch::wanted(manifest, job));
     // What an ended job has is the MPI operator's to clean up.
-    let steering = steering.filter(|_| !job.phase.is_terminal());
+    let patch = patch.filter(|_| !job.phase.is_terminal());
     if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(STEERED.to_owned(), json!(steering.as_ref().map(|steering| steering.digest().to_string())));
+        annotations.insert(STEERED.to_owned(), json!(patch.as_ref().map(|patch| patch.digest().to_string())));
     }
-    let spec = match &steering {
-        Some(steering) => steering.patch(),
+    let spec = match &patch {
+        Some(patch) => patch.patch(),
         None if job.valid.is_none() => json!({"runPolicy": {"suspend": true}}),
         None => json!({}),
     };

@@ -4,7 +4,7 @@ use engine::Job;
 use model::{Phase, Share, Stamp, Text};
 use serde_json::{Value, json};
 
-use super::steering::{Steering, own};
+use super::patch::{SpecPatch, own};
 use super::*;
 use crate::testing;
 
@@ -134,7 +134,7 @@ fn one_write_tells_what_was_decided_and_remembers_it() {
     assert_eq!(MpiJob.job_fact(&copied).mirror, Stamp::default());
     // Halted, it has no trace of the nodes left.
     let halted = written(&admitted, &job(&before, &[]));
-    assert_eq!(Steering::of(&halted), Steering::of(&waiting));
+    assert_eq!(SpecPatch::of(&halted), SpecPatch::of(&waiting));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn the_end_is_the_one_that_the_mpi_operator_reports() {
 }
 
 #[test]
-fn workers_are_told_by_their_names() {
+fn workers_are_identified_by_their_names() {
     let pod = |name: &str, role: &str| {
         json!({"metadata": {"name": name, "labels": {"training.kubeflow.org/job-name": "j",
             "training.kubeflow.org/job-role": role, "training.kubeflow.org/replica-index": "9"}}})

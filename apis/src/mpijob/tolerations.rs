@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::words::HOSTNAME;
+use super::constants::HOSTNAME;
 
 /// Returns the toleration.
 fn of_voda() -> Value {

@@ -7,8 +7,8 @@ use engine::Job;
 use model::{Autoscaler, Scaling, ScalingCondition, Text, Timestamp};
 use serde_json::{Map, Value, json};
 
+use super::constants::Task;
 use super::tasks::TaskSpec;
-use super::words::Task;
 use crate::conditions::time;
 use crate::objects::{at, text_at};
 use crate::replicas::count_of;
@@ -18,7 +18,7 @@ pub(super) const RESTART: &str = "distributed.io/ready-to-restart-worker";
 /// Member of a status, as the original spells it.
 pub(super) const STATUSES: &str = "elasticScalingStatues";
 /// Container whose log is read.
-pub(super) const CONTAINER: &str = super::words::CONTAINER;
+pub(super) const CONTAINER: &str = super::constants::CONTAINER;
 
 /// Conditions by their words.
 const CONDITIONS: [(&str, ScalingCondition); 5] = [

@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::autoscaler;
 use super::conditions::UPDATED;
+use super::constants::{GROUP, KIND, PLURAL, VERSION};
 use super::run_policy::{CLEAN_NAMES, LIMIT_NAMES, PROCESSES_NAMES, TTL_NAMES};
-use super::words::{GROUP, KIND, PLURAL, VERSION};
 use crate::crd::{self, Names, UnknownFields, Version, column, definition, field, object, one_of, open, time};
 use crate::modelversion::spec_schema as model_version_spec;
 use crate::replicas::RESTART;

@@ -8,14 +8,14 @@ use model::{Checkpoint, Elastic, Noted, Notes, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::autoscaler;
+use super::constants::{CONTAINER, ELASTIC, Task};
 use super::network::Network;
 use super::storage_node::{self, STORAGE_NODE};
 use super::tasks::PATH;
-use super::words::{CONTAINER, ELASTIC, Task};
 use crate::api::{JobEvent, PodSlot, RenderInput};
 use crate::events::normal;
 use crate::fields::Findings;
-use crate::modelversion::words::FAILOVER;
+use crate::modelversion::constants::FAILOVER;
 use crate::objects::{SIZE, annotation, at, text_at};
 use crate::replicas::slot_name;
 use crate::template::{append_list, containers};

@@ -2,12 +2,13 @@
 //!
 //! Each file has one direction: `spec` reads the job object with `run_policy`, `tasks`, `coordination`, `elastic_args` and `model_output`. `pods`,
 //! `services`, `pod_groups` and `network` render from it, with `elastic` for what stands on the objects of elastic jobs and `restarts` for requests to restart their containers. `status`, `conditions` and `adopt` write and read its status, `events` reports records in
-//! this API's reasons, `autoscaler` reads its bounds and logs, `crd` is its schema, `words` its vocabulary. Nothing here decides
+//! this API's reasons, `autoscaler` reads its bounds and logs, `crd` is its schema, `constants` its vocabulary. Nothing here decides
 //! anything about a job's life. Tests: `tests/`, and beside the smaller files.
 
 mod adopt;
 mod autoscaler;
 mod conditions;
+mod constants;
 mod coordination;
 mod crd;
 mod elastic;
@@ -24,7 +25,6 @@ mod spec;
 mod status;
 mod storage_node;
 mod tasks;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -46,17 +46,17 @@ use crate::modelversion;
 use crate::objects::{annotation, at, labelled_slot};
 use crate::owned::SERVICE;
 
-pub use words::{API_VERSION, GROUP, KIND};
+pub use constants::{API_VERSION, GROUP, KIND};
 
 /// Constants of the API.
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    label: Some((words::GROUP_LABEL, words::GROUP)),
+    label: Some((constants::GROUP_LABEL, constants::GROUP)),
     // A job is deleted when its time after the end has passed. Annotations report to AIMaster and users how far its scaling is.
     verbs: &[Verb::Delete, Verb::Patch],
     pod_finalizer: Some(elastic::PROTECTOR),
     owned_types: &[pod_groups::POD_GROUP, kruise::REQUEST, SERVICE, WORKLOAD, RESOURCE_FLAVOR],
-    series: Some(&words::SERIES),
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "TorchJobController", crd::crd, conditions::phase_word)
+    series: Some(&constants::SERIES),
+    ..Descriptor::new(API_VERSION, KIND, constants::PLURAL, "TorchJobController", crd::crd, conditions::phase_word)
 };
 
 /// The TorchJob API.
@@ -74,7 +74,7 @@ impl JobApi for TorchJob {
     /// Some annotations say how the job is to run.
     fn spec_inputs(&self, object: &Value) -> Value {
         let metadata = |key| at(object, &["metadata", key]);
-        let annotations = [words::AIMASTER_READY, words::NETWORK_MODE, words::ELASTIC];
+        let annotations = [constants::AIMASTER_READY, constants::NETWORK_MODE, constants::ELASTIC];
         let annotations = annotations.map(|(key, _)| annotation(object, key));
         let notes = elastic::ANNOTATIONS.map(|key| annotation(object, key));
         json!([metadata("generation"), metadata("labels"), annotations, notes])
@@ -123,11 +123,11 @@ impl JobApi for TorchJob {
 
 impl PodApi for TorchJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        labelled_slot(object, words::TYPE_LABEL, words::INDEX_LABEL)
+        labelled_slot(object, constants::TYPE_LABEL, constants::INDEX_LABEL)
     }
 
     fn is_training_name(&self, name: &str) -> bool {
-        name == words::CONTAINER
+        name == constants::CONTAINER
     }
 
     fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {

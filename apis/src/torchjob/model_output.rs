@@ -8,7 +8,7 @@ use model::{Awaits, Keep, OwnedRef, OwnedSpec, SlotId, Text, When};
 use serde_json::{Value, json};
 use settings::ModelStorage;
 
-use super::words::Task;
+use super::constants::Task;
 use crate::api::RenderInput;
 use crate::fields::Findings;
 use crate::modelversion::storage::{Place, Storage};

@@ -7,7 +7,7 @@
 use model::{SlotId, Text};
 use serde_json::Value;
 
-use super::words::Task;
+use super::constants::Task;
 use crate::api::RenderInput;
 use crate::objects::at;
 use crate::replicas::slot_name;

@@ -9,7 +9,7 @@ use kube_model::resources::{amounts, totals};
 use model::{Awaits, FieldError, GroupSpec, Keep, OwnedRef, OwnedSpec, SlotId, When};
 use serde_json::{Map, Value, json};
 
-use super::words::{GROUP, GROUP_LABEL, Task};
+use super::constants::{GROUP, GROUP_LABEL, Task};
 use crate::api::RenderInput;
 use crate::objects::{at, text_at};
 use crate::owned::{self, Access, OwnedType, Pods};

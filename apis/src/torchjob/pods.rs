@@ -6,13 +6,13 @@
 use model::{FieldError, SlotId};
 use serde_json::{Map, Value, json};
 
-use super::elastic;
-use super::network::Network;
-use super::spec::has_variable;
-use super::words::{
+use super::constants::{
     API_VERSION, CONTAINER, GROUP, GROUP_LABEL, INDEX_LABEL, JOB_LABEL, MODEL_VOLUME, PORT_NAME, ROLE_LABEL,
     TYPE_LABEL, Task,
 };
+use super::elastic;
+use super::network::Network;
+use super::spec::has_variable;
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::{at, list_at, text_at, text_members};
 use crate::replicas::{pod_spec, slot_name, template_of};

@@ -5,8 +5,8 @@
 use model::{FieldError, OwnedRef, PodMark};
 use serde_json::{Value, json};
 
+use super::constants::{GROUP, GROUP_LABEL};
 use super::elastic::{GENERATION, WORLD_SIZE, of};
-use super::words::{GROUP, GROUP_LABEL};
 use crate::api::RenderInput;
 use crate::kruise;
 use crate::objects::{DIGEST, SHAPE, SIZE, at, text_at};

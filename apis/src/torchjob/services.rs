@@ -4,11 +4,11 @@
 use model::{Awaits, CleanPodPolicy, FieldError, Keep, OwnedSpec, SlotId, When};
 use serde_json::{Value, json};
 
+use super::constants::{API_VERSION, PORT_NAME, TYPE_LABEL, Task};
 use super::elastic;
 use super::network::Network;
 use super::pods::slot_labels;
 use super::tasks::declared_port;
-use super::words::{API_VERSION, PORT_NAME, TYPE_LABEL, Task};
 use crate::api::RenderInput;
 use crate::objects::{at, label};
 use crate::owned::{self, SERVICE};

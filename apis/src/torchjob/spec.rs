@@ -13,10 +13,10 @@ use model::{
 use serde_json::{Map, Value, json};
 use settings::TorchSettings;
 
+use super::constants::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
 use super::crd::spec_schema;
 use super::run_policy::{self, RunPolicy};
 use super::tasks::{self, TaskSpec};
-use super::words::{CONTAINER, KIND, NETWORK_MODE, PORT, PORT_NAME, Task};
 use super::{autoscaler, coordination, elastic, elastic_args, model_output, pod_groups, services};
 use crate::api::RenderInput;
 use crate::fields::{Finding, Findings};

@@ -7,7 +7,7 @@ use model::{Dependency, FieldError, GroupEndPolicy, GroupSpec, Noted, Reached, R
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
-use super::words::{AIMASTER_READY, CONTAINER, MODEL_VOLUME, PORT_NAME, Task};
+use super::constants::{AIMASTER_READY, CONTAINER, MODEL_VOLUME, PORT_NAME, Task};
 use crate::fields::{Finding, Findings, Severity, Unknown, join, shown, type_of};
 use crate::nearest::nearest;
 use crate::objects::{annotation, at, list_at, text_at};

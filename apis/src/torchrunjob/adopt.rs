@@ -9,7 +9,7 @@ use model::fact::{Adopted, Milestone};
 use model::{Cause, CauseKind, Decision, Mirror, Phase, Text};
 use serde_json::Value;
 
-use super::words::{WORKER, phase_of};
+use super::constants::{WORKER, phase_of};
 use crate::objects::{at, list_at, mirror, mirror_stamp, text_at, time_at};
 use crate::{adopt, remarks, replicas};
 

@@ -8,8 +8,8 @@ use model::{JobKey, ObjectRef, Outcome, Phase, Timestamp};
 use serde_json::Value;
 
 use super::TorchrunJob;
+use super::constants::{SYNC, failed_reason};
 use super::status::workers;
-use super::words::{SYNC, failed_reason};
 use crate::conditions::{condition, of_remark, time};
 use crate::owned::CLAIM;
 use crate::remarks;

@@ -7,12 +7,12 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::constants::{KIND, PLURAL};
 use super::fields::RESTART;
-use super::words::{KIND, PLURAL};
 use crate::crd::{self, Names, UnknownFields, Version, column, condition, definition, field, object, one_of, time};
 use crate::summary;
+use crate::torchrunqueue::constants::{GROUP, VERSION};
 use crate::torchrunqueue::schemas::{distributed, list, of_kubernetes, text_map, workspace_storage};
-use crate::torchrunqueue::words::{GROUP, VERSION};
 
 /// Returns the definition.
 pub(super) fn crd() -> Value {

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
+use super::constants::{FIRST_GENERATION, GENERATION};
 use super::size::Asked;
-use super::words::{FIRST_GENERATION, GENERATION};
 use crate::fields::{Findings, Unknown, Word};
 use crate::names::{is_dns_label, is_label_value};
 use crate::objects::{annotation, at, text_at};

@@ -2,10 +2,11 @@
 //!
 //! Each file has one direction: `fields` and `size` read the job object, `recipe` resolves it with its queue, `spec` makes a job
 //! of both. `launcher`, `pods`, `workspace` and `owned` render, `status`, `conditions` and `adopt` write and read its status, `crd`
-//! is its schema, `words` its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`.
+//! is its schema, `constants` its vocabulary. Nothing here decides anything about a job's life. Tests: `tests/`.
 
 mod adopt;
 mod conditions;
+mod constants;
 mod crd;
 mod fields;
 mod launcher;
@@ -15,7 +16,6 @@ mod recipe;
 mod size;
 mod spec;
 mod status;
-mod words;
 mod workspace;
 
 #[cfg(test)]
@@ -34,18 +34,19 @@ use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
 use crate::objects::{annotation, at, labelled_slot};
 use crate::owned::{CLAIM, SERVICE};
 use crate::replicas::slot_name;
-use crate::torchrunqueue::words::{APP, APP_LABEL, TRAINER};
+use crate::torchrunqueue::constants::{APP, APP_LABEL, TRAINER};
 
 pub use crate::torchrunqueue::API_VERSION;
-pub use words::{GENERATION, KIND, NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
+pub use constants::{GENERATION, KIND, NAME_LABEL, ROLE_LABEL, SYNC, WORKER};
 
 /// Returns the generation of a job's workspace, and whether it is filled by an upload. `None` where the job cannot be acted on, for
 /// its own sake or its queue's: what is wrong is among the fact's errors or in `missing`.
 pub fn uploads(object: &Value, fact: &SpecFact) -> Option<(String, bool)> {
     fact.spec.as_ref().ok()?;
     let manifest = serde_json::from_str(&fact.manifest).ok()?;
-    let generation =
-        annotation(object, words::GENERATION).filter(|text| !text.is_empty()).unwrap_or(words::FIRST_GENERATION);
+    let generation = annotation(object, constants::GENERATION)
+        .filter(|text| !text.is_empty())
+        .unwrap_or(constants::FIRST_GENERATION);
     Some((generation.to_owned(), workspace::awaits_upload(&manifest)))
 }
 
@@ -56,7 +57,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     verbs: &[Verb::Delete],
     owned_types: &[CLAIM, SERVICE, WORKLOAD, RESOURCE_FLAVOR],
     referenced_kinds: &spec::QUEUE_KINDS,
-    ..Descriptor::new(API_VERSION, KIND, words::PLURAL, "torchrun-job-controller", crd::crd, words::phase_word)
+    ..Descriptor::new(API_VERSION, KIND, constants::PLURAL, "torchrun-job-controller", crd::crd, constants::phase_word)
 };
 
 /// The TorchrunJob API.
@@ -70,7 +71,7 @@ impl JobApi for TorchrunJob {
 
     /// Labels of the job are not those of its pods; one annotation reaches them.
     fn spec_inputs(&self, object: &Value) -> Value {
-        json!([at(object, &["metadata", "generation"]), annotation(object, words::GENERATION)])
+        json!([at(object, &["metadata", "generation"]), annotation(object, constants::GENERATION)])
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
@@ -108,7 +109,7 @@ impl JobApi for TorchrunJob {
 
 impl PodApi for TorchrunJob {
     fn slot_of(&self, object: &Value) -> Option<SlotId> {
-        labelled_slot(object, words::ROLE_LABEL, words::INDEX_LABEL)
+        labelled_slot(object, constants::ROLE_LABEL, constants::INDEX_LABEL)
     }
 
     fn is_training_name(&self, name: &str) -> bool {
@@ -117,7 +118,7 @@ impl PodApi for TorchrunJob {
 
     /// Workers are named after their index alone: it is a part of their host names.
     fn slot_name(&self, job: &JobKey, slot: &SlotId) -> Text {
-        if &*slot.group == words::WORKER {
+        if &*slot.group == constants::WORKER {
             Text::from(pods::worker_name(&job.name, slot.index))
         } else {
             Text::from(slot_name(&job.name, &slot.group, slot.index))
@@ -126,7 +127,7 @@ impl PodApi for TorchrunJob {
 
     fn render(&self, source: RenderInput<'_>, pods: &[PodSlot<'_>]) -> Vec<Result<Value, FieldError>> {
         let render = |pod: &PodSlot<'_>| match &*pod.slot.group {
-            words::SYNC => workspace::pod(source, *pod),
+            constants::SYNC => workspace::pod(source, *pod),
             _ => pods::pod(source, *pod),
         };
         pods.iter().map(render).collect()

@@ -6,12 +6,12 @@ use engine::Job;
 use model::{FieldError, OwnedRef};
 use serde_json::{Map, Value, json};
 
+use super::constants::{OBJECT_LABEL, ROLE_LABEL, SYNC, SYNCED_LABEL, WORKER};
 use super::pods::family_labels;
-use super::words::{OBJECT_LABEL, ROLE_LABEL, SYNC, SYNCED_LABEL, WORKER};
 use crate::api::RenderInput;
 use crate::objects::{at, text_at};
 use crate::owned::{CLAIM, SERVICE};
-use crate::torchrunqueue::words::TYPE_LABEL;
+use crate::torchrunqueue::constants::TYPE_LABEL;
 
 /// Renders an object of a job.
 ///

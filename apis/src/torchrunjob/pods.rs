@@ -6,17 +6,17 @@
 use model::FieldError;
 use serde_json::{Map, Value, json};
 
-use super::launcher::{Worker, command, set_environment};
-use super::size::Shape;
-use super::words::{
+use super::constants::{
     GPU_LABEL, ID_LABEL, INDEX_LABEL, KAI_LABEL, NAME_LABEL, OBJECT_LABEL, QUEUE_LABEL, ROLE_LABEL, WORKER,
 };
+use super::launcher::{Worker, command, set_environment};
+use super::size::Shape;
 use super::workspace;
 use crate::api::{PodSlot, RenderInput};
 use crate::objects::{at, list_at, text_at, text_members};
 use crate::template::{self, PodParts, containers_mut};
+use crate::torchrunqueue::constants::{API_VERSION, APP, APP_LABEL, TRAINER};
 use crate::torchrunqueue::storage::{scaled, times};
-use crate::torchrunqueue::words::{API_VERSION, APP, APP_LABEL, TRAINER};
 
 /// Renders the pod of a worker.
 ///

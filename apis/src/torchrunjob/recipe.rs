@@ -10,11 +10,11 @@ use super::fields::{Fields, Policy};
 use super::size::Size;
 use crate::objects::{at, text_at};
 use crate::template::is_gpu;
+use crate::torchrunqueue::constants::{KAI_SCHEDULER, TRAINER};
 use crate::torchrunqueue::datasets_claim;
 use crate::torchrunqueue::settings::{Queue, Rendezvous};
 use crate::torchrunqueue::storage::{Source, Volume, WorkspaceSettings, times};
 use crate::torchrunqueue::templates::name_claims;
-use crate::torchrunqueue::words::{KAI_SCHEDULER, TRAINER};
 
 /// Endpoint that definitions of the original wrote where none was given.
 const ETCD: &str = "etcd.etcd-system.svc.cluster.local:2379";

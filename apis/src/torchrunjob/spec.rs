@@ -12,13 +12,13 @@ use model::{
 };
 use serde_json::Value;
 
+use super::constants::{SYNC, WORKER};
 use super::crd::spec_schema;
 use super::fields::Fields;
 use super::owned::{checkpoints, service, workspace};
 use super::pods::worker_name;
 use super::recipe::{gpus_per_node, recipe};
 use super::size::Size;
-use super::words::{SYNC, WORKER};
 use crate::api::Referenced;
 use crate::fields::{Finding, Findings};
 use crate::jobqueue;

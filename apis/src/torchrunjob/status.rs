@@ -8,7 +8,7 @@ use model::{JobKey, Phase};
 use serde_json::{Map, Value, json};
 
 use super::conditions::conditions;
-use super::words::{WORKER, phase_word};
+use super::constants::{WORKER, phase_word};
 use crate::conditions::time;
 use crate::objects::MIRROR;
 

@@ -5,13 +5,13 @@
 use model::FieldError;
 use serde_json::{Map, Value, json};
 
+use super::constants::SYNC;
 use super::pods::{Volumes, slot_labels, template_of};
-use super::words::SYNC;
 use crate::api::{PodSlot, RenderInput, Upload};
 use crate::objects::{at, list_at, text_at};
 use crate::replicas::slot_name;
 use crate::template::{self, PodParts};
-use crate::torchrunqueue::words::API_VERSION;
+use crate::torchrunqueue::constants::API_VERSION;
 
 /// Variable of the pod that fills the workspace: the generation it fills.
 const GENERATION: &str = "WORKSPACE_GENERATION";

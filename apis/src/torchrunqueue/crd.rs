@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
+use super::constants::{GROUP, VERSION};
 use super::schemas::{distributed, list, of_kubernetes, workspace_storage};
-use super::words::{GROUP, VERSION};
 use crate::crd::{self, Names, UnknownFields, Version, column, condition, field, object, open, time};
 use crate::kubernetes;
 

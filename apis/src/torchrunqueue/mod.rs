@@ -6,6 +6,7 @@
 //! have as well; `parent` decides whether a KAI Queue is written. Tests: `tests.rs`.
 
 mod adopt;
+pub(crate) mod constants;
 mod crd;
 mod objects;
 mod parent;
@@ -15,7 +16,6 @@ mod spec;
 mod status;
 pub(crate) mod storage;
 pub(crate) mod templates;
-pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
@@ -32,24 +32,24 @@ use crate::fields::{Finding, Findings};
 use crate::objects::finalized_job_fact;
 use crate::owned::{CLAIM, CONFIG_MAP, SERVICE};
 
+pub use constants::{API_VERSION, KIND};
 pub(crate) use crd::definition;
 pub(crate) use spec::datasets_claim;
-pub use words::{API_VERSION, KIND};
 
 /// Constants of the API.
 pub const DESCRIPTOR: Descriptor = Descriptor {
-    label: Some((words::APP_LABEL, words::APP)),
+    label: Some((constants::APP_LABEL, constants::APP)),
     // The finalizer is put on a queue, and taken off.
     verbs: &[Verb::Patch],
-    finalizer: Some(words::FINALIZER),
-    owned_types: &[CLAIM, CONFIG_MAP, SERVICE, words::KAI_QUEUE],
+    finalizer: Some(constants::FINALIZER),
+    owned_types: &[CLAIM, CONFIG_MAP, SERVICE, constants::KAI_QUEUE],
     ..Descriptor::new(
         API_VERSION,
         KIND,
-        words::PLURAL,
+        constants::PLURAL,
         "torchrun-queue-controller",
-        || crd::definition(KIND, words::PLURAL, "torchrunqueue", &["trq", "jq"]),
-        words::phase_word,
+        || crd::definition(KIND, constants::PLURAL, "torchrunqueue", &["trq", "jq"]),
+        constants::phase_word,
     )
 };
 
@@ -66,7 +66,7 @@ impl JobApi for TorchrunQueue {
     }
 
     fn job_fact(&self, object: &Value) -> JobFact {
-        finalized_job_fact(object, words::FINALIZER)
+        finalized_job_fact(object, constants::FINALIZER)
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {
@@ -102,7 +102,7 @@ impl OwnedApi for TorchrunQueue {
 
     /// A KAI Queue takes from what its parent has.
     fn authorization_reads(&self, job: &JobKey, object: &OwnedRef, body: &Value) -> Option<AuthorizationReads> {
-        let is_checked = self.settings.checks_parents && *object == words::KAI_QUEUE.named(&object.name);
+        let is_checked = self.settings.checks_parents && *object == constants::KAI_QUEUE.named(&object.name);
         is_checked.then(|| parent::reads(job, object, body))
     }
 

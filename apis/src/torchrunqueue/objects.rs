@@ -5,9 +5,11 @@
 use model::{FieldError, OwnedRef};
 use serde_json::{Map, Value, json};
 
+use super::constants::{
+    APP, APP_LABEL, JOB_QUEUE_LABEL, KAI_QUEUE, MANAGED_BY, NAMESPACE_LABEL, QUEUE_LABEL, TYPE_LABEL,
+};
 use super::settings::{AMOUNTS, RESOURCES};
 use super::templates;
-use super::words::{APP, APP_LABEL, JOB_QUEUE_LABEL, KAI_QUEUE, MANAGED_BY, NAMESPACE_LABEL, QUEUE_LABEL, TYPE_LABEL};
 use crate::api::RenderInput;
 use crate::objects::{at, text_at};
 

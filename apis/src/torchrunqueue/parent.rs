@@ -8,8 +8,8 @@ use ::settings::Quantity;
 use model::{JobKey, LabelSelector, OwnedRef, Text};
 use serde_json::Value;
 
+use super::constants::KAI_QUEUE;
 use super::settings::{AMOUNTS, RESOURCES};
-use super::words::KAI_QUEUE;
 use crate::authorization::{AuthorizationReads, OwnedWrite, forbidden, namespace_of};
 use crate::call::ApiError;
 use crate::fields::{Findings, join};

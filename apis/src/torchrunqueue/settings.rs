@@ -4,9 +4,9 @@
 
 use serde_json::{Value, json};
 
+use super::constants::{KAI_SCHEDULER, TRAINER};
 use super::storage::{Volumes, WorkspaceSettings, size};
 use super::templates::{self, Templated};
-use super::words::{KAI_SCHEDULER, TRAINER};
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::names::is_dns_subdomain;
 use crate::objects::{at, list_at, text_at};

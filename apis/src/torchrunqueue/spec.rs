@@ -6,11 +6,11 @@
 use model::{Awaits, JobSpec, Keep, OwnedSpec, SpecFact, Text, When};
 use serde_json::{Value, json};
 
+use super::constants::KAI_QUEUE;
 use super::crd::spec_schema;
 use super::objects::{claim, kai_queue};
 use super::settings::Queue;
 use super::templates::Templated;
-use super::words::KAI_QUEUE;
 use crate::fields::Findings;
 use crate::objects::{at, name};
 use crate::owned::{self, CLAIM};

@@ -7,7 +7,7 @@ use model::{JobKey, ObjectRef, Outcome, OwnedRef, Phase, UserCounts};
 use serde_json::{Map, Value, json};
 
 use super::TorchrunQueue;
-use super::words::{KAI_QUEUE, phase_word};
+use super::constants::{KAI_QUEUE, phase_word};
 use crate::conditions::{condition, of_remark, time};
 use crate::objects::{MIRROR, at, list_at, text_at};
 use crate::remarks;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use model::{Awaits, Keep, OwnedRef, OwnedSpec, When};
 use serde_json::{Map, Value, json};
 
-use super::words::{APP, APP_LABEL, QUEUE_LABEL, TEMPLATED};
+use super::constants::{APP, APP_LABEL, QUEUE_LABEL, TEMPLATED};
 use crate::fields::{Findings, Unknown, Word, join};
 use crate::names::is_dns_subdomain;
 use crate::objects::{at, list_at, text_at};

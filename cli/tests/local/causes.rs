@@ -162,8 +162,8 @@ fn empty_cells(api: &str) -> Vec<String> {
         let mut run = run.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
         if way.waits {
             let start = Instant::now();
-            let is_told = || way.texts.iter().all(|text| read(&["explain", "j"]).contains(text));
-            while start.elapsed() < PATIENCE && !is_told() {
+            let is_reported = || way.texts.iter().all(|text| read(&["explain", "j"]).contains(text));
+            while start.elapsed() < PATIENCE && !is_reported() {
                 std::thread::sleep(Duration::from_millis(100));
             }
         } else {
@@ -197,7 +197,7 @@ fn empty_cells(api: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_failure_is_told_wherever_it_is_read() {
+fn every_failure_is_reported_wherever_it_is_read() {
     let threads: Vec<_> = APIS.map(|api| std::thread::spawn(move || empty_cells(api))).into_iter().collect();
     let empty: Vec<String> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
     assert!(empty.is_empty(), "{} cells are empty:\n{}", empty.len(), empty.join("\n"));

@@ -58,7 +58,7 @@ fn a_program_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_container_that_cannot_be_made_is_told_at_once() {
+fn a_container_that_cannot_be_made_is_reported_at_once() {
     let place = Place::new();
     let from = "envFrom: [{configMapRef: {name: settings}}], image: none";
     place.write("job.yaml", &job("j", "true").replace("image: none", from));

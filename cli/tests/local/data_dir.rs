@@ -27,7 +27,7 @@ fn a_directory_of_somebody_else_is_left_alone() {
 }
 
 #[test]
-fn again_keeps_volume_claims_unless_told() {
+fn again_keeps_volume_claims_unless_asked() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "echo run >> runs"));
     assert_eq!(output_of(&place.run(&["run", "job.yaml"])).0, Some(0));
@@ -85,7 +85,7 @@ fn a_live_run_is_refused_by_name_and_loses_nothing() {
 }
 
 #[test]
-fn a_directory_of_an_older_build_is_told_by_its_log() {
+fn a_directory_of_an_older_build_is_identified_by_its_log() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "true"));
     let unmarked = || {

@@ -14,7 +14,8 @@ fn progress_and_results_have_streams_of_their_own() {
     assert_eq!(lines[0], "rank 0 | from the pod", "{out}");
     assert!(lines[1].starts_with("AITrainingJob default/j Succeed, 0 restarts, "), "{out}");
     assert_eq!(lines[2..], ["  logs: trainyard logs j"]);
-    for reported in ["default/j  Pending: waiting for pods", "default/j  Running: every pod", "pod j-trainer-0 Running"] {
+    for reported in ["default/j  Pending: waiting for pods", "default/j  Running: every pod", "pod j-trainer-0 Running"]
+    {
         assert_eq!(err.matches(reported).count(), 1, "{reported}: {err}");
     }
 }

@@ -56,7 +56,16 @@ fn every_command_that_reads_a_log_prints_what_it_always_did() {
     ] {
         let (code, out, err) = output_of(&place.run(&[words, &["--log", "story.jsonl"]].concat()));
         let code = code.map_or_else(|| "a signal".to_owned(), |code| code.to_string());
-        reported.extend(["$ trainyard ", &*words.join(" "), " --log story.jsonl\n", &*out, &*err, "[", &*code, "]\n\n"]);
+        reported.extend([
+            "$ trainyard ",
+            &*words.join(" "),
+            " --log story.jsonl\n",
+            &*out,
+            &*err,
+            "[",
+            &*code,
+            "]\n\n",
+        ]);
     }
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!("commands_on_a_log", reported);

@@ -62,7 +62,10 @@ fn a_job_runs_on_a_copy_of_the_working_directory() {
     let place = place();
     says(&place, &["validate", "jobs.yaml"], 0);
     let reported = says(&place, &["run", "-q", "jobs.yaml"], 0);
-    assert!(reported.contains("TorchrunJob default/vit Succeeded") && !reported.contains("TorchrunQueue"), "{reported}");
+    assert!(
+        reported.contains("TorchrunJob default/vit Succeeded") && !reported.contains("TorchrunQueue"),
+        "{reported}"
+    );
     let table = says(&place, &["ps"], 0);
     assert!(table.contains("vit") && table.contains("Succeeded"), "{table}");
     for rank in ["0", "1"] {

@@ -35,7 +35,7 @@ fn files(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_is_reported_with_its_place() {
     let mut reported = String::new();
     for name in files(&wrong()) {
         let output = trainyard(&wrong(), &["validate", &name]);
@@ -67,7 +67,7 @@ fn right_manifests_have_no_findings() {
 }
 
 #[test]
-fn files_are_checked_together_and_told_in_order() {
+fn files_are_checked_together_and_reported_in_order() {
     let output = trainyard(&wrong(), &["validate", "job.json", "empty.yaml", "job.json"]);
     let found = text(&output.stdout);
     let places: Vec<&str> = found.lines().filter_map(|line| line.split_once(": ").map(|(place, _)| place)).collect();
@@ -144,7 +144,10 @@ fn lax_only_warns() {
         let lax = trainyard(scratch.path(), &[command, "job.yaml", "--lax"]);
         let reported = text(&lax.stderr);
         assert_eq!(lax.status.code(), Some(0), "{reported}{}", text(&lax.stdout));
-        assert!(reported.contains("job.yaml:8:7: warning: spec.replicaSpecs.trainer.replica: unknown field"), "{reported}");
+        assert!(
+            reported.contains("job.yaml:8:7: warning: spec.replicaSpecs.trainer.replica: unknown field"),
+            "{reported}"
+        );
         assert!(text(&lax.stdout).contains("Succeed"), "{}", text(&lax.stdout));
     }
 }

@@ -162,7 +162,7 @@ fn what_lost_its_owner_is_collected() {
 }
 
 #[test]
-fn owners_are_told_by_uid() {
+fn owners_are_identified_by_uid() {
     // (owners of the pod, whether it survives its creation and the end of the job `t`)
     type Case<'a> = (&'a [(&'a str, &'a str, &'a str)], bool, bool);
     let uid = |cluster: &Cluster| meta(&get(cluster, "Train", "t").unwrap(), "uid").to_owned();

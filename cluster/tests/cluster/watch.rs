@@ -11,7 +11,7 @@ fn rule(verb: FailVerb, kind: &str, times: u32, code: u16, applied: bool) -> Fai
 }
 
 #[test]
-fn a_consumer_is_told_everything_once_and_then_changes_in_order() {
+fn a_consumer_gets_everything_once_and_then_changes_in_order() {
     let mut cluster = cluster();
     create(&mut cluster, &pod_manifest("old", &[])).unwrap();
     let first = cluster.subscribe();
@@ -225,7 +225,7 @@ fn labelled(name: &str, team: Option<&str>) -> serde_json::Value {
 }
 
 #[test]
-fn a_consumer_of_labels_is_told_of_what_they_select() {
+fn a_consumer_of_labels_is_notified_of_what_they_select() {
     let mut cluster = cluster();
     create(&mut cluster, &labelled("a", Some("red"))).unwrap();
     create(&mut cluster, &labelled("b", Some("blue"))).unwrap();
@@ -272,7 +272,7 @@ fn a_consumer_of_labels_is_told_of_what_they_select() {
 }
 
 #[test]
-fn a_consumer_of_one_type_is_told_of_no_other() {
+fn a_consumer_of_one_type_gets_no_other() {
     let mut cluster = cluster();
     let mut other = crd();
     other["spec"]["names"] = json!({"kind": "Tram", "plural": "trams"});

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_occur_twice_are_told_and_the_last_one_counts() {
+    fn fields_that_occur_twice_are_reported_and_the_last_one_counts() {
         let document = only("a: 1\nb: {c: 1, c: 2}\na: 3\na: 4\n");
         assert_eq!(document.value, json!({"a": 4, "b": {"c": 2}}));
         let expect = |path: &str, at, first| (path.to_owned(), at, first);

@@ -101,7 +101,7 @@ mod tests {
     use crate::lease::Error;
 
     #[test]
-    fn a_refusal_is_told_in_the_servers_words() {
+    fn a_refusal_is_reported_in_the_servers_words() {
         let status = Status::failure("leases is forbidden: eve may not", "Forbidden").with_code(403);
         let source = Box::new(kube::Error::Api(Box::new(status)));
         let error = Error::Read { namespace: "n".to_owned(), name: "trainyard".to_owned(), source };

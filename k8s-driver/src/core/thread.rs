@@ -256,7 +256,7 @@ impl OperatorThread {
                     return;
                 }
                 if let Some(operator) = &mut self.operator {
-                    operator.leave_out(queues.unserved.clone());
+                    operator.disable_kinds(queues.unserved.clone());
                 }
                 self.leadership = Some(Leadership { queues: *queues, proposed: false, started: false, offered: 0 });
             }

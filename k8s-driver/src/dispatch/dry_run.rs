@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_told_once_and_answered_as_if_they_were_done() {
+    fn writes_are_reported_once_and_answered_as_if_they_were_done() {
         let page = Page::default();
         let dry_run = DryRun::new(Format::Text, Box::new(page.clone()));
         let create = || call(Verb::Create, "Pod", Some(json!({"metadata": {"name": "x"}})));

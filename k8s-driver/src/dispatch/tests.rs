@@ -99,7 +99,7 @@ async fn answer(world: &mut World) -> (CallId, ApiAnswer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_made_is_told_as_the_object_it_is() {
+async fn what_was_made_is_reported_as_the_object_it_is() {
     let mut world = world(4);
     world.calls.send(vec![create(3, "j")]).unwrap();
     let (request, reply) = next(&mut world.server).await;
@@ -118,7 +118,7 @@ async fn what_was_made_is_told_as_the_object_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_of_the_server_and_the_conflict_that_follows_are_told_as_they_come() {
+async fn a_timeout_of_the_server_and_the_conflict_that_follows_are_reported_as_they_come() {
     let mut world = world(4);
     world.calls.send(vec![create(1, "j")]).unwrap();
     next(&mut world.server).await.1.send_response(refused(504, "Timeout"));

@@ -91,7 +91,7 @@ async fn a_reader_of_the_state_gets_a_checkpoint_at_the_head() {
 }
 
 #[tokio::test]
-async fn strangers_are_told_why_they_are_refused() {
+async fn strangers_get_the_reason_they_are_refused() {
     let served = Served::new(records(3, 0)).await;
     let refused = async |who: &str| remote(&served, who).log(Position(1), false).await.unwrap_err();
     let unknown = refused("unknown").await;

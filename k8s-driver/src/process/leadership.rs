@@ -21,8 +21,8 @@ use crate::lease;
 use crate::lease::write_guard::WriteGuard;
 use crate::metrics::Metrics;
 use crate::process::status::{self, ProcessState, StatusReporter};
-use crate::watch::coverage::{Coverage, ListReport, ListReporter};
 use crate::watch::definitions::Definitions;
+use crate::watch::list_tracker::{ListReport, ListReporter, ListTracker};
 use crate::watch::selection::Selection;
 use crate::watch::sources::{self, JobFilter};
 use crate::watch::{End, SourceWatch};
@@ -80,7 +80,7 @@ struct Tasks {
     drain: CancellationToken,
     events: mpsc::UnboundedReceiver<LeadershipEvent>,
     lists: mpsc::UnboundedReceiver<ListReport>,
-    coverage: Coverage,
+    list_tracker: ListTracker,
     /// Each ends with its API when all sources of an API that is left out were listed.
     probes: JoinSet<Text>,
 }
@@ -138,7 +138,7 @@ impl LeadershipContext {
             events: sender,
         };
         self.operator.send(Request::StartLeadership(Box::new(period))).await?;
-        self.status.leave_out(self.unserved.clone());
+        self.status.disable_kinds(self.unserved.clone());
         for api in self.registry.iter() {
             let kind = api.resource().kind;
             // The list of its jobs shows whether its definition is installed.
@@ -161,7 +161,7 @@ impl LeadershipContext {
             lists,
             definitions: definitions.clone(),
         };
-        let coverage = Coverage::new(targets.iter().map(|target| self.registry.shown_by(target)).collect());
+        let list_tracker = ListTracker::new(targets.iter().map(|target| self.registry.shown_by(target)).collect());
         let (report, lists) = mpsc::unbounded_channel();
         let mut watches = JoinSet::new();
         for (n, target) in targets.into_iter().enumerate() {
@@ -199,7 +199,7 @@ impl LeadershipContext {
         };
         let drain = CancellationToken::new();
         let dispatch = tokio::spawn(dispatch.run(take_calls, drain.clone()));
-        Ok(Tasks { watches, dispatch, drain, events, lists, coverage, probes })
+        Ok(Tasks { watches, dispatch, drain, events, lists, list_tracker, probes })
     }
 
     async fn go_on(
@@ -218,10 +218,10 @@ impl LeadershipContext {
                 () = cluster_regressed(&mut tasks.watches) => return Ok(Outcome::Lost),
                 Some(Ok(kind)) = tasks.probes.join_next() => return Ok(Outcome::Listable(kind)),
                 Some(report) = tasks.lists.recv() => {
-                    tasks.coverage.record(report);
-                    let unavailable = if started { BTreeMap::new() } else { tasks.coverage.to_leave_out() };
+                    tasks.list_tracker.record(report);
+                    let unavailable = if started { BTreeMap::new() } else { tasks.list_tracker.unavailable_kinds() };
                     if !unavailable.is_empty() {
-                        return Ok(self.leave_out(unavailable));
+                        return Ok(self.disable_kinds(unavailable));
                     }
                     continue;
                 }
@@ -246,7 +246,7 @@ impl LeadershipContext {
 }
 
 impl LeadershipContext {
-    fn leave_out(&self, unavailable: BTreeMap<Text, String>) -> Outcome {
+    fn disable_kinds(&self, unavailable: BTreeMap<Text, String>) -> Outcome {
         for (kind, why) in &unavailable {
             tracing::error!(%kind, why, "jobs of this API are not served until its objects can be listed");
         }

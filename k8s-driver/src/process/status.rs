@@ -200,7 +200,7 @@ impl StatusReporter {
     }
 
     /// Records the kinds of the APIs that the term leaves out.
-    pub fn leave_out(&self, kinds: BTreeSet<Text>) {
+    pub fn disable_kinds(&self, kinds: BTreeSet<Text>) {
         *self.0.unserved.lock().unwrap_or_else(PoisonError::into_inner) = kinds;
     }
 
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_the_way_is_told_until_it_is_gone() {
+    fn what_is_in_the_way_is_reported_until_it_is_gone() {
         let status = StatusReporter::default();
         assert!(!status.get().is_ready());
         status.set(ProcessState::Listing { missing: "lists are under way".to_owned() });
@@ -300,12 +300,12 @@ mod tests {
     fn an_api_that_is_left_out_is_named_with_what_is_in_the_way() {
         let status = StatusReporter::default();
         assert_eq!(status.gaps(), None);
-        status.leave_out(BTreeSet::from([Text::from("SecondJob")]));
+        status.disable_kinds(BTreeSet::from([Text::from("SecondJob")]));
         status.source_error("/apis/a/v1/as", Some("list: 403 Forbidden".to_owned()));
         let gaps =
             "SecondJob jobs are not served until their objects can be listed: /apis/a/v1/as: list: 403 Forbidden";
         assert_eq!(status.gaps().as_deref(), Some(gaps));
-        status.leave_out(BTreeSet::new());
+        status.disable_kinds(BTreeSet::new());
         assert_eq!(status.gaps().as_deref(), Some("/apis/a/v1/as: list: 403 Forbidden"));
     }
 
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_is_told_until_it_is() {
+    fn what_is_not_served_is_reported_until_it_is() {
         let status = StatusReporter::default();
         assert_eq!(status.missing(), MissingResources::default());
         let (first, second) = (Text::from("A"), Text::from("B"));
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(missing.to_string(), text);
         assert!(status.installed(&first, "/apis/a/v1/as", Definition::Installed));
         assert_eq!(status.missing(), MissingResources::default());
-        status.leave_out(BTreeSet::from([second]));
+        status.disable_kinds(BTreeSet::from([second]));
         assert_eq!(status.served_apis(), [first]);
     }
 }

@@ -18,7 +18,7 @@ const MAX_FAILURES: u32 = 10;
 /// Result of an attempt to list a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ListReport {
-    /// Index of the source in [`Coverage::new`].
+    /// Index of the source in [`ListTracker::new`].
     pub source: usize,
     /// Why it failed, or `Ok`.
     pub outcome: Result<(), ListFailure>,
@@ -68,13 +68,13 @@ impl Progress {
 
 /// The sources of one leadership until its term begins.
 #[derive(Debug)]
-pub(crate) struct Coverage {
+pub(crate) struct ListTracker {
     /// Kinds of the APIs that each source shows, none for nodes.
     shows: Vec<BTreeSet<Text>>,
     progress: Vec<Progress>,
 }
 
-impl Coverage {
+impl ListTracker {
     /// Starts with nothing listed. `shows` has the kinds of the APIs that each source shows.
     pub(crate) fn new(shows: Vec<BTreeSet<Text>>) -> Self {
         let progress = shows.iter().map(|_| Progress::default()).collect();
@@ -96,7 +96,7 @@ impl Coverage {
 
     /// Returns the APIs to leave out, each with the reason. Empty while everything else is not listed yet, and when no API
     /// would be left.
-    pub(crate) fn to_leave_out(&self) -> BTreeMap<Text, String> {
+    pub(crate) fn unavailable_kinds(&self) -> BTreeMap<Text, String> {
         let sources = || self.shows.iter().zip(&self.progress);
         let mut unavailable = BTreeMap::new();
         for (shows, progress) in sources().filter(|(_, progress)| progress.is_unavailable()) {
@@ -119,65 +119,65 @@ mod tests {
     const NODES: usize = 0;
 
     /// Nodes, then jobs and pods of `A`, then of `B`.
-    fn coverage() -> Coverage {
-        Coverage::new([&[][..], &["A"], &["A"], &["B"], &["B"]].map(kinds).to_vec())
+    fn tracker() -> ListTracker {
+        ListTracker::new([&[][..], &["A"], &["A"], &["B"], &["B"]].map(kinds).to_vec())
     }
 
     fn kinds(kinds: &[&str]) -> BTreeSet<Text> {
         kinds.iter().map(|kind| Text::from(*kind)).collect()
     }
 
-    fn listed(coverage: &mut Coverage, sources: &[usize]) {
+    fn listed(tracker: &mut ListTracker, sources: &[usize]) {
         for source in sources {
-            coverage.record(ListReport { source: *source, outcome: Ok(()) });
+            tracker.record(ListReport { source: *source, outcome: Ok(()) });
         }
     }
 
-    fn fail(coverage: &mut Coverage, source: usize, refused: bool, times: u32) {
+    fn fail(tracker: &mut ListTracker, source: usize, refused: bool, times: u32) {
         for _ in 0..times {
             let message = format!("source {source}");
-            coverage.record(ListReport { source, outcome: Err(ListFailure { refused, message }) });
+            tracker.record(ListReport { source, outcome: Err(ListFailure { refused, message }) });
         }
     }
 
-    fn left_out(coverage: &Coverage) -> Vec<(String, String)> {
-        coverage.to_leave_out().into_iter().map(|(kind, why)| (kind.to_string(), why)).collect()
+    fn left_out(tracker: &ListTracker) -> Vec<(String, String)> {
+        tracker.unavailable_kinds().into_iter().map(|(kind, why)| (kind.to_string(), why)).collect()
     }
 
     #[test]
     fn an_api_with_a_refused_source_is_left_out_once_all_else_is_listed() {
-        let mut coverage = coverage();
-        fail(&mut coverage, 3, true, MAX_REFUSALS);
-        listed(&mut coverage, &[NODES, 1]);
-        assert_eq!(left_out(&coverage), [], "the other API's pods are not listed");
-        listed(&mut coverage, &[2]);
-        assert_eq!(left_out(&coverage), [("B".to_owned(), "source 3".to_owned())]);
-        listed(&mut coverage, &[3]);
-        assert_eq!(left_out(&coverage), [], "it was listed after all");
+        let mut tracker = tracker();
+        fail(&mut tracker, 3, true, MAX_REFUSALS);
+        listed(&mut tracker, &[NODES, 1]);
+        assert_eq!(left_out(&tracker), [], "the other API's pods are not listed");
+        listed(&mut tracker, &[2]);
+        assert_eq!(left_out(&tracker), [("B".to_owned(), "source 3".to_owned())]);
+        listed(&mut tracker, &[3]);
+        assert_eq!(left_out(&tracker), [], "it was listed after all");
     }
 
     #[test]
     fn failures_that_may_pass_are_waited_for_longer() {
-        let mut coverage = coverage();
-        listed(&mut coverage, &[NODES, 1, 2, 3]);
-        fail(&mut coverage, 4, true, MAX_REFUSALS - 1);
-        fail(&mut coverage, 4, false, 1);
-        fail(&mut coverage, 4, true, MAX_REFUSALS - 1);
-        assert_eq!(left_out(&coverage), [], "no three refusals in a row");
-        fail(&mut coverage, 4, false, MAX_FAILURES);
-        assert_eq!(left_out(&coverage), [("B".to_owned(), "source 4".to_owned())]);
+        let mut tracker = tracker();
+        listed(&mut tracker, &[NODES, 1, 2, 3]);
+        fail(&mut tracker, 4, true, MAX_REFUSALS - 1);
+        fail(&mut tracker, 4, false, 1);
+        fail(&mut tracker, 4, true, MAX_REFUSALS - 1);
+        assert_eq!(left_out(&tracker), [], "no three refusals in a row");
+        fail(&mut tracker, 4, false, MAX_FAILURES);
+        assert_eq!(left_out(&tracker), [("B".to_owned(), "source 4".to_owned())]);
     }
 
     #[test]
     fn there_is_no_term_without_nodes_or_without_any_api() {
-        let mut coverage = coverage();
-        listed(&mut coverage, &[1, 2, 3, 4]);
-        fail(&mut coverage, NODES, true, 2 * MAX_FAILURES);
-        assert_eq!(left_out(&coverage), []);
-        listed(&mut coverage, &[NODES]);
-        let mut coverage = Coverage::new([&[][..], &["A"], &["A", "B"], &["B"]].map(kinds).to_vec());
-        listed(&mut coverage, &[NODES, 1, 3]);
-        fail(&mut coverage, 2, true, MAX_FAILURES);
-        assert_eq!(left_out(&coverage), [], "both APIs' pods come from the refused source");
+        let mut tracker = tracker();
+        listed(&mut tracker, &[1, 2, 3, 4]);
+        fail(&mut tracker, NODES, true, 2 * MAX_FAILURES);
+        assert_eq!(left_out(&tracker), []);
+        listed(&mut tracker, &[NODES]);
+        let mut tracker = ListTracker::new([&[][..], &["A"], &["A", "B"], &["B"]].map(kinds).to_vec());
+        listed(&mut tracker, &[NODES, 1, 3]);
+        fail(&mut tracker, 2, true, MAX_FAILURES);
+        assert_eq!(left_out(&tracker), [], "both APIs' pods come from the refused source");
     }
 }

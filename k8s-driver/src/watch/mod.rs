@@ -23,17 +23,17 @@
 //!
 //! A kind that several served APIs share has one source per API, with its own list, resourceVersion, watch and back-off. One list
 //! of all would carry the greatest version of the lists, while each watch resumes from its own list. Objects that a slower watch has
-//! yet to report would then count as deleted. A rejected source retries by itself, and readiness names it. `coverage` decides
+//! yet to report would then count as deleted. A rejected source retries by itself, and readiness names it. `list_tracker` decides
 //! when a term starts without its API. The sources are tasks in a `JoinSet`: they share one bounded channel, so merging them as
 //! streams would add a task switch and remove nothing.
 //!
 //! Tests: `watch/tests.rs`.
 
-pub(crate) mod coverage;
 pub(crate) mod decode;
 pub(crate) mod definitions;
 mod error;
 pub(crate) mod lines;
+pub(crate) mod list_tracker;
 pub(crate) mod listing;
 pub(crate) mod projection;
 pub(crate) mod selection;
@@ -62,9 +62,9 @@ use crate::client::exchange;
 use crate::hash::hash;
 use crate::metrics::Metrics;
 use crate::process::status::StatusReporter;
-use crate::watch::coverage::{ListFailure, ListReporter};
 use crate::watch::decode::Event;
 use crate::watch::definitions::{Definitions, RARE_INTERVAL};
+use crate::watch::list_tracker::{ListFailure, ListReporter};
 use crate::watch::selection::Selection;
 use crate::watch::sources::Source;
 

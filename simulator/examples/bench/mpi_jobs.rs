@@ -52,7 +52,7 @@ pub(crate) fn run() -> Result<(), AnyError> {
     }
     topic("mpi: merge patches of MPIJobs for each resize, after 5 % of the jobs ended");
     for (policy, counted) in writes {
-        let each = f64::from(counted.steering) / f64::from(counted.resized.max(1));
+        let each = f64::from(counted.patches) / f64::from(counted.resized.max(1));
         let what = format!("{policy}, {} jobs resized: patches with a new size", counted.resized);
         aimed(&what, &format!("{each:.2}"), "1", (each - 1.0).abs() < f64::EPSILON);
         let other = f64::from(counted.other) / f64::from(counted.resized.max(1));
@@ -65,7 +65,7 @@ pub(crate) fn run() -> Result<(), AnyError> {
 struct Counted {
     resized: u32,
     /// Patches that wrote another number of workers.
-    steering: u32,
+    patches: u32,
     other: u32,
 }
 
@@ -80,7 +80,7 @@ fn count(simulation: &mut Simulation, state: &State) -> Result<Counted, AnyError
     settle(simulation)?;
     let after = sizes(simulation);
     let resized = after.iter().filter(|(name, size)| !ended.contains(name) && before.get(*name) != Some(size)).count();
-    let mut counted = Counted { resized: u32::try_from(resized)?, steering: 0, other: 0 };
+    let mut counted = Counted { resized: u32::try_from(resized)?, patches: 0, other: 0 };
     let mut known = before;
     for done in simulation.take_trace().done {
         let call = &done.call;
@@ -90,7 +90,7 @@ fn count(simulation: &mut Simulation, state: &State) -> Result<Counted, AnyError
         }
         let size = call.body.as_ref().and_then(size);
         if size.is_some() && known.insert(name, size.unwrap_or_default()) != size {
-            counted.steering += 1;
+            counted.patches += 1;
         } else {
             counted.other += 1;
         }

@@ -152,7 +152,7 @@ fn the_back_end_is_that_of_the_annotation() {
 }
 
 #[test]
-fn only_the_launchers_container_gets_arguments_where_it_can_be_told() {
+fn only_the_launchers_container_gets_arguments_where_it_can_be_reported() {
     let given = |containers: Value| -> Vec<usize> {
         let pod = render(&edited(&[(CONTAINERS, containers)]), 0);
         let containers = pod["spec"]["containers"].as_array().unwrap();

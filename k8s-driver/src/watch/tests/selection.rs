@@ -9,7 +9,7 @@ fn pod_of(name: &str, job: &str, rv: u64) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_jobs_that_are_not_chosen_are_not_told_of() {
+async fn pods_of_jobs_that_are_not_chosen_are_not_reported() {
     let selection = Arc::new(Selection::new(true, 1));
     let mut pods = world_of(Kind::Pod, Arc::clone(&selection));
     assert!(tokio::time::timeout(Duration::from_secs(5), pods.server.next_request()).await.is_err());
@@ -65,7 +65,7 @@ async fn a_chosen_job_that_is_missing_in_the_next_view_has_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_wait_until_every_source_of_jobs_told_which_are_chosen() {
+async fn pods_wait_until_every_source_of_jobs_reported_which_are_chosen() {
     let selection = Arc::new(Selection::new(true, 2));
     let (mut pods, _second_pods, _) = two_worlds(Kind::Pod, &selection);
     let (mut first, mut second, _) = two_worlds(Kind::Job, &selection);
