@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_take_no_pods_or_tell_nothing_are_left_out_and_fast_ones_come_first() {
+    fn nodes_that_take_no_pods_or_report_nothing_are_left_out_and_fast_ones_come_first() {
         let closed = node("a", "9Gi", &json!({"spec": {"unschedulable": true}}));
         let lost = node("b", "8Gi", &json!({"status": {"conditions": []}}));
         let silent = node("c", "7Gi", &json!({"status": {"allocatable": null}}));

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_contents_apart_and_not_the_order_of_members() {
+    fn a_digest_depends_on_contents_and_not_on_the_order_of_members() {
         assert_eq!(digest(&json!({"a": 1, "b": 2})), digest(&json!({"b": 2, "a": 1})));
         assert_ne!(digest(&json!({"a": 1})), digest(&json!({"a": 2})));
     }

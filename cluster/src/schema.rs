@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_tells_what_went_and_keeps_what_is_preserved() {
+    fn pruning_reports_what_went_and_keeps_what_is_preserved() {
         let schema = json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {
                 "n": {"type": "integer", "default": 4},

@@ -65,7 +65,7 @@ fn owner_for_another_test() {
 }
 
 #[test]
-fn a_directory_serves_one_plane_at_a_time_and_starts_anew() {
+fn a_directory_serves_one_plane_at_a_time_and_starts_again() {
     let bare = || Options { scheduler: false, controller_manager: false, kwok: false, ..Options::default() };
     let directory = tempfile::tempdir().unwrap();
     let given = || Options { directory: Some(directory.path().join("plane")), ..bare() };

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_tell_who_is_admitted_after_which_time_and_who_loses_places() {
+    fn steps_show_who_is_admitted_after_which_time_and_who_loses_places() {
         let gpu = || ("nvidia.com/gpu".to_owned(), "4".to_owned());
         let mut session = session(Mode::Manual, NodeSpec { resources: [gpu()].into(), ..NodeSpec::named("n1") });
         let queue = json!({"apiVersion": "trainyard.dev/v1alpha1", "kind": "TrainingQueue", "metadata": {"name": "q"},

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn smooth_starts_anew_when_a_queue_is_gone() {
+    fn smooth_starts_again_when_a_queue_is_gone() {
         let mut selector = Selector::new(QueueSelector::SmoothWeightedRoundRobin);
         picks(&mut selector, &[5, 1, 1], 3);
         assert_eq!(picks(&mut selector, &[5, 1], 6), cycle(QueueSelector::SmoothWeightedRoundRobin, &[5, 1], 6));

@@ -62,7 +62,7 @@ fn the_replay_document_has_the_promised_shape() {
 #[test]
 fn a_step_that_cannot_be_done_names_its_number_verb_and_line() {
     for (steps, number, words) in [
-        ("  - run: nobody\n", 0, "t.yaml:11: step 0 (run): pod default/nobody does not exist"),
+        ("  - run: missing\n", 0, "t.yaml:11: step 0 (run): pod default/missing does not exist"),
         (
             "  - apply:\n  - exit: {pod: j-trainer-1, code: 1}\n",
             1,
@@ -88,7 +88,7 @@ fn a_step_that_cannot_be_done_names_its_number_verb_and_line() {
 #[test]
 fn verbs_with_nothing_to_do_are_no_errors() {
     let outcome =
-        ran("  - gone: all\n  - gone: nobody\n  - release: Pod\n  - run: all\n  - relist: Node\n  - crash: {}\n");
+        ran("  - gone: all\n  - gone: missing\n  - release: Pod\n  - run: all\n  - relist: Node\n  - crash: {}\n");
     assert_eq!(outcome.steps.len(), 6);
     assert!(outcome.phases.is_empty());
 }

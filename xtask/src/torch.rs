@@ -40,7 +40,7 @@ impl RunOutput {
         self.output.get(at..)?.lines().next()
     }
 
-    /// The last step that was printed before the training went on from a checkpoint.
+    /// The last step that was printed before the training resumed from a checkpoint.
     fn resumed_after(&self) -> Vec<u32> {
         let after = |line: &str| line.split_once("rank 0 of 2: going on after step ")?.1.trim().parse().ok();
         self.output.lines().filter_map(after).collect()

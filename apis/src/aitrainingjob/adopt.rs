@@ -83,7 +83,7 @@ fn without_mirror(
     } else if shown == Phase::Terminating {
         match endings(object).first() {
             Some((phase, message)) => mirror.decision = Some(ending(*phase, Text::from(*message), true)),
-            // Someone took the annotation away: the original went on with the job, and so do we.
+            // Someone took the annotation away: the original kept the job, and so do we.
             None => mirror.phase = Phase::Pending,
         }
     }

@@ -23,9 +23,9 @@ pub(super) fn pod(source: RenderInput<'_>, pod: PodSlot<'_>, args: &[Value]) -> 
     let mut spec = pod_spec(template, pod.group)?;
     let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
     // Sidecars get none where the worker's container is known by its name.
-    let can_tell = containers(template).iter().any(is_worker);
+    let has_workers = containers(template).iter().any(is_worker);
     let variables = environment::variables(source, pod, args);
-    for container in containers_mut(&mut spec, "containers").filter(|each| !can_tell || is_worker(each)) {
+    for container in containers_mut(&mut spec, "containers").filter(|each| !has_workers || is_worker(each)) {
         prepend_list(container, "args", args);
         environment::add(container, &variables);
     }

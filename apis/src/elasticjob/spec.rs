@@ -224,8 +224,8 @@ fn check_pod_policy(replica: Replica<'_>, policy: Restart, findings: &mut Findin
 /// Remarks on shells among the containers that get the launcher's arguments.
 fn check_commands(containers: &[Value], path: &str, findings: &mut Findings) {
     let is_worker = |container: &Value| text_at(container, &["name"]) == Some(CONTAINER);
-    let can_tell = containers.iter().any(is_worker);
-    shell::check(containers, &join(path, "template"), |container| !can_tell || is_worker(container), findings);
+    let has_workers = containers.iter().any(is_worker);
+    shell::check(containers, &join(path, "template"), |container| !has_workers || is_worker(container), findings);
 }
 
 /// Returns the path of the restart policy in the template of a group.

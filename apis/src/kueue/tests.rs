@@ -54,7 +54,7 @@ fn a_job_with_a_queue_of_kueue_has_a_workload() {
 }
 
 #[test]
-fn digests_tell_pods_from_the_rest() {
+fn digests_distinguish_pods_from_the_rest() {
     let labels = json!({QUEUE_NAME: "team"});
     let digest = |object: &Value| {
         let owned = translated(object).1.spec.unwrap().owned.remove(0);

@@ -109,7 +109,7 @@ fn a_job_that_asks_for_nothing_or_that_another_admits_is_left_alone() {
 }
 
 #[test]
-fn one_write_tells_what_was_decided_and_remembers_it() {
+fn one_write_shows_what_was_decided_and_remembers_it() {
     let before = object(&json!([{"name": "MIN_NUM_PROC", "value": "1"}, {"name": "MAX_NUM_PROC", "value": "4"}]));
     let waiting = written(&before, &job(&before, &[]));
     assert_eq!(waiting["spec"]["runPolicy"]["suspend"], json!(true));

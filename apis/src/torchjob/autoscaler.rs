@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_tells_the_time_of_a_step() {
+    fn the_last_line_has_the_time_of_a_step() {
         for (time, want) in [
             (" 0.123", Some(123_000)),
             (" 1.000", Some(1_000_000)),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_line_tells_nothing() {
+    fn what_is_no_such_line_has_none() {
         let good = line("0.123", "75.0");
         for bad in [
             "",

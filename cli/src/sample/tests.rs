@@ -95,7 +95,7 @@ fn strangers_are_turned_away() {
 }
 
 #[test]
-fn nobody_there() {
+fn an_address_without_a_listener() {
     // A port that was just closed: it has no listener.
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

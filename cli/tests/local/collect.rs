@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn each_file_tells_of_its_job() {
+fn each_file_reports_its_job() {
     let directory = TempDir::new().unwrap();
     let write = |name: &str, text: &str| fs::write(directory.path().join(name), text).unwrap();
     let header = "epoch,epoch_time_sec,loss,total_epochs,workers\n";

@@ -51,7 +51,7 @@ fn jobs_of_a_run_that_goes_on_are_changed() {
         out.starts_with("AITrainingJob default/two deleted before its end\n  logs: ./trainyard-data/logs; "),
         "{out}"
     );
-    assert!(out.contains("\nAITrainingJob default/one Succeed, "), "the other one went on: {out}");
+    assert!(out.contains("\nAITrainingJob default/one Succeed, "), "the other one continued: {out}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::place::{Place, ended, job, names, output_of, signal, until};
 
 #[test]
-fn a_directory_of_somebody_else_is_left_alone() {
+fn a_directory_of_other_files_is_left_alone() {
     let place = Place::new();
     place.write("job.yaml", &job("j", "true"));
     place.write("home/claims/thesis", "x");

@@ -58,14 +58,14 @@ fn a_second_run_hands_its_jobs_over_and_follows_them() {
 fn a_run_goes_on_for_the_jobs_of_others() {
     let place = Place::new();
     let mut first = first_run(&place, &[]);
-    let long = "until test -e go-on; do sleep 0.05; done";
+    let long = "until test -e proceed; do sleep 0.05; done";
     let (code, out, err) = output_of(&place.run(&["run", "-d", "--name", "second", "--", "sh", "-c", long]));
     assert_eq!((code, &*out), (Some(0), "second\n"), "{err}");
     assert!(err.contains("Follow it: trainyard attach"), "{err}");
     place.write("go", "");
     let words = "the jobs of this run have ended; the run continues for 1 job that other processes submitted";
     until("the hint", || place.read("first.out").contains(words));
-    place.write("go-on", "");
+    place.write("proceed", "");
     assert_eq!(ended(&mut first), Some(0));
     let out = place.read("first.out");
     assert!(out.contains("AITrainingJob default/first Succeed") && !out.contains("default/second Succeed"), "{out}");

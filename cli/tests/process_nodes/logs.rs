@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Node, text};
-use crate::nobody;
+use crate::plain;
 
 /// Two workers, which say who they are. The second one ends with an error once and is restarted in its pod.
 fn elastic() -> Value {
@@ -26,7 +26,7 @@ echo again; while [ ! -e /tmp/$MARK.end ]; do sleep 0.2; done; echo bye";
 
 #[test]
 fn logs_of_a_job_on_a_cluster() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let mut node = Node::start(&bench, "process-0", &[]);
     node.wait_ready(true);
     let _operator = bench.operator_with_log();

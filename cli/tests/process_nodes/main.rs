@@ -27,13 +27,13 @@ fn shell(name: &str, policy: &str, script: &str) -> Value {
     })
 }
 
-fn nobody() -> Options {
+fn plain() -> Options {
     Options { nodes: 0, kwok: false, node_grace: Some(Duration::from_secs(12)), ..Options::default() }
 }
 
 #[test]
-fn a_node_runs_pods_and_tells_what_becomes_of_them() {
-    let bench = Bench::start(nobody());
+fn a_node_runs_pods_and_reports_what_becomes_of_them() {
+    let bench = Bench::start(plain());
     let mut node = Node::start(&bench, "process-0", &["--gpus=2", "--label=rack=r1"]);
     node.wait_ready(true);
     let object = bench.get("node", "process-0");
@@ -136,7 +136,7 @@ fn a_node_runs_pods_and_tells_what_becomes_of_them() {
 /// `kubectl exec`: streams, exit codes, places, and what is refused.
 #[test]
 fn programs_are_started_in_pods() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let mut node = Node::start(&bench, "process-0", &[]);
     node.wait_ready(true);
     let mut host = shell("host", "Never", "touch $AT; while :; do sleep 0.1; done");
@@ -180,7 +180,7 @@ fn programs_are_started_in_pods() {
 
 #[test]
 fn an_agent_that_comes_back_takes_up_what_it_finds() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let mut node = Node::start(&bench, "process-0", &[]);
     node.wait_ready(true);
     for (name, policy) in [("never", "Never"), ("always", "Always")] {
@@ -216,7 +216,7 @@ fn an_agent_that_comes_back_takes_up_what_it_finds() {
 
 #[test]
 fn two_agents_do_not_share_a_directory() {
-    let bench = Bench::start(Options { scheduler: false, ..nobody() });
+    let bench = Bench::start(Options { scheduler: false, ..plain() });
     let node = Node::start(&bench, "process-0", &[]);
     node.wait_ready(true);
     let said = node.twin_says("process-1");
@@ -246,7 +246,7 @@ fn restarts(job: &Value) -> u64 {
 /// Rank 2 kills itself on its first try; then an agent is killed and comes back. Both cost a restart, and the sums are right.
 #[test]
 fn the_quickstart_survives_a_worker_and_an_agent_killed() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let mut nodes = [Node::start(&bench, "process-0", &[]), Node::start(&bench, "process-1", &[])];
     for node in &nodes {
         node.wait_ready(true);
@@ -275,7 +275,7 @@ fn the_quickstart_survives_a_worker_and_an_agent_killed() {
 /// An agent is killed and stays away: its node is lost, and the job continues where there is one left.
 #[test]
 fn a_job_moves_away_from_a_node_that_stays_dead() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let mut nodes = [Node::start(&bench, "process-0", &[]), Node::start(&bench, "process-1", &[])];
     for node in &nodes {
         node.wait_ready(true);

@@ -12,7 +12,7 @@ use control_plane::{Component, until};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Node, Process, text};
-use crate::nobody;
+use crate::plain;
 
 /// A queue whose pods the default scheduler places, since there is no KAI. `torchrun` is a script of the workspace that runs the
 /// program after its options.
@@ -108,7 +108,7 @@ const SUBMIT: [&str; 8] =
 
 #[test]
 fn a_directory_is_submitted_changed_while_it_runs_suspended_and_ended() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let (mut node, _operator) = ready(&bench);
     let place = Place { bench: &bench, directory: program() };
     // A definition that was just applied is not served at once.
@@ -230,7 +230,7 @@ fn get(port: u16, path: &str) -> std::io::Result<String> {
 /// The API server goes away in the middle of an upload; then the plugin itself is killed. What arrived is not sent again.
 #[test]
 fn an_upload_that_breaks_loses_nothing_and_is_repeated() {
-    let bench = Bench::start(nobody());
+    let bench = Bench::start(plain());
     let (mut node, _operator) = ready(&bench);
     let place = Place { bench: &bench, directory: program() };
     place.until_says(&["list"], "no jobs\n");

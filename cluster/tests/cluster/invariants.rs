@@ -176,7 +176,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn watches_tell_what_is_stored(steps in steps()) {
+    fn watches_show_what_is_stored(steps in steps()) {
         let mut cluster = cluster();
         let id = cluster.subscribe();
         let coalesced = steps.iter().any(|step| matches!(step, Step::Release(_, false)));

@@ -78,7 +78,7 @@ fn what_was_counted_is_in_the_text() {
 }
 
 #[test]
-fn queues_tell_jobs_and_gpus_by_name() {
+fn queues_report_jobs_and_gpus_by_name() {
     let metrics = Metrics::new();
     let (queue, gpu) = (Text::from("research"), Text::from("nvidia.com/gpu"));
     metrics.share_changed(&ShareStep::Admitted { queue: queue.clone(), waited_ms: Some(90_000) });
@@ -107,7 +107,7 @@ fn queues_tell_jobs_and_gpus_by_name() {
 }
 
 #[test]
-fn the_process_tells_its_cpu_time_and_memory() {
+fn the_process_reports_its_cpu_time_and_memory() {
     let text = Metrics::new().text();
     let value = |name: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(name)).unwrap_or_else(|| panic!("{name} in {text}"));

@@ -268,7 +268,7 @@ mod tests {
     const FIXED: Prices = Prices { across: [100, 200, 300], migration: Prices::NEVER, restart: 0 };
 
     #[test]
-    fn nobody_moves_without_need() {
+    fn no_worker_moves_without_need() {
         let old: &[(&str, &[&str])] = &[("a", &["n1", "n2"]), ("b", &["n1", "n1", "n1"])];
         let plan = settled(&nodes(&[4, 4]), &[("a", 2), ("b", 4)], old, &FIXED);
         assert_eq!(shown(&plan), ["a: n1 n2", "b: n1 n1 n1 n2"]);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn several_limits_are_passed_at_once_when_nobody_looked() {
+    fn several_limits_are_passed_at_once_after_a_long_time() {
         let queues =
             Queues { limits: [10, 20, 30].map(GpuMicros::from_gpu_secs).into_iter().collect(), promote_knob: None };
         assert_eq!(queues.step(0, true, GpuMicros::from_gpu_secs(25), Micros(1), Micros::ZERO), 2);

@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_known_and_tells_itself() {
+    fn every_name_is_known_and_prints_itself() {
         for &name in NAMES {
             assert_eq!(by_name(name).unwrap().name(), name);
         }

@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<(), AnyError> {
     Ok(())
 }
 
-/// Patches of jobs that went on.
+/// Patches of jobs that continued.
 struct Counted {
     resized: u32,
     /// Patches that wrote another number of workers.
