@@ -3,7 +3,6 @@
 //! Exit codes: 0 fine, 1 a difference or a failure was found, 2 usage or unreadable input.
 
 mod commands;
-mod deleted;
 mod help;
 mod logging;
 mod remote;

@@ -128,19 +128,8 @@ impl Job {
 }
 
 /// Returns a new state in words, for the trail of a job.
-pub(crate) fn words(scaling: &Scaling) -> String {
+pub fn words(scaling: &Scaling) -> String {
     let Scaling { condition, replicas, message, .. } = scaling;
     let why = if message.is_empty() { String::new() } else { format!(": {message}") };
     format!("autoscaler: {condition:?} with {replicas} pods{why}")
-}
-
-/// Returns a next step in words.
-pub(crate) const fn step_words(next: ScalingStep) -> &'static str {
-    match next {
-        ScalingStep::Look { .. } => "measures again later",
-        ScalingStep::AwaitPods { .. } => "waits for pending pods",
-        ScalingStep::ReadLog | ScalingStep::Judge { .. } => "reads the log of a pod",
-        ScalingStep::RestartPods => "has pods restarted that were started for another number of pods",
-        ScalingStep::Rest => "ends",
-    }
 }

@@ -264,19 +264,23 @@ pub fn mirror_from_value(value: &Value) -> Option<Mirror> {
     v1::Mirror::deserialize(value).ok()
 }
 
-pub(crate) fn decision_value(decision: Option<&Decision>) -> Value {
+/// Returns a decision as records hold it; null for none.
+pub fn decision_value(decision: Option<&Decision>) -> Value {
     decision.map_or(Value::Null, value::<_, v1::Decision>)
 }
 
-pub(crate) fn errors_value(errors: Option<&[FieldError]>) -> Value {
+/// Returns the errors of a spec as records hold them; null for none.
+pub fn errors_value(errors: Option<&[FieldError]>) -> Value {
     errors.map_or(Value::Null, |errors| errors.iter().map(value::<_, v1::FieldError>).collect())
 }
 
-pub(crate) fn phase_value(phase: Phase) -> Value {
+/// Returns a phase as records hold it.
+pub fn phase_value(phase: Phase) -> Value {
     value::<_, v1::Phase>(&phase)
 }
 
-pub(crate) fn pod_phase_value(phase: PodPhase) -> Value {
+/// Returns the phase of a pod as records hold it.
+pub fn pod_phase_value(phase: PodPhase) -> Value {
     value::<_, v1::PodPhase>(&phase)
 }
 

@@ -18,7 +18,7 @@ pub(crate) const MAX_NAMED: usize = 8;
 const UNSCHEDULABLE: &str = "Unschedulable";
 
 /// Returns what is known of a container, followed by its message on one line.
-pub(crate) fn with_message(what: &str, message: Option<&Text>) -> String {
+pub fn with_message(what: &str, message: Option<&Text>) -> String {
     let lines = message.into_iter().flat_map(|message| message.lines());
     let lines: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() { what.to_owned() } else { format!("{what}: {}", lines.join(" | ")) }
@@ -167,7 +167,7 @@ pub fn trouble(job: &Job) -> String {
 }
 
 /// Returns the pod that the scheduler cannot place, and why, in words.
-pub(crate) fn unplaced_pod(job: &Job) -> Option<String> {
+pub fn unplaced_pod(job: &Job) -> Option<String> {
     let (uid, why) = job.unschedulable.as_ref()?;
     // The scheduler's words change with the cluster.
     let pod = job.pods.get(uid).map(|pod| &pod.fact);
@@ -190,7 +190,7 @@ pub fn pod_trouble(pod: &PodFact) -> Option<(Text, String)> {
 }
 
 /// Returns what the job's starting pods wait for, as far as it is known.
-pub(crate) fn creation_trouble(job: &Job) -> Text {
+pub fn creation_trouble(job: &Job) -> Text {
     let mut out = String::new();
     for (name, group) in &job.groups {
         for index in group.to_evaluate.iter().take(MAX_NAMED) {
@@ -216,7 +216,7 @@ fn creation_error_words(pod: &PodFact) -> Option<(&Text, String)> {
 }
 
 /// Writes an amount in thousandths as Kubernetes does. Whole bytes have the largest unit that leaves no fraction.
-pub(crate) fn amount_words(name: &str, milli: u64) -> String {
+pub fn amount_words(name: &str, milli: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)];
     let (Some(whole), Some(0)) = (milli.checked_div(1000), milli.checked_rem(1000)) else { return format!("{milli}m") };
     let is_bytes = name.ends_with("memory") || name.ends_with("storage");

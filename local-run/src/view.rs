@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 
 use apis::Registry;
 use embedded::Session;
-use engine::{State, explain};
+use engine::State;
 use model::{JobKey, Phase, Timestamp};
 use terminal::out::{self, Stream};
 
@@ -142,7 +142,7 @@ impl Progress {
             matches!(phase, Phase::Pending | Phase::Creating | Phase::Preparing | Phase::Queued | Phase::Restarting);
         let shown = (phase, if waits { message.clone() } else { model::Text::from("") });
         let is_known = self.phases.insert(key.clone(), shown.clone()) == Some(shown);
-        (!is_known).then(|| Step::phase(key, jobs::phase_word(&self.registry, key, phase), message))
+        (!is_known).then(|| Step::phase(key, explain::phase_word(&self.registry, key, phase), message))
     }
 
     fn is_wanted(&self, key: &JobKey) -> bool {
@@ -377,11 +377,11 @@ impl Progress {
                     ended: phase.is_terminal(),
                     cells: [
                         if one_namespace { key.name.to_string() } else { key.to_string() },
-                        jobs::phase_word(&self.registry, key, *phase).to_owned(),
+                        explain::phase_word(&self.registry, key, *phase).to_owned(),
                         active.to_string(),
                         waiting.to_string(),
                         ended.to_string(),
-                        jobs::retries(&job).to_string(),
+                        explain::retries(&job).to_string(),
                         table::clock_of(since),
                     ],
                 })

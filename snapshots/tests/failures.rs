@@ -3,7 +3,6 @@
 //! Owns the reasons that only a cluster has. Failures of programs stand in `cli/tests/local/causes.rs`.
 
 use apis::Registry;
-use engine::explain;
 use model::Phase;
 use serde_json::{Value, json};
 use simulator::runner::ScenarioOutcome;

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use engine::explain::{self, Chain};
 use engine::wire::BEHAVIOUR;
 use engine::{Record, Scope, State};
 use event_log::{Digest, EventLog, Frame, MemoryLog, NewRecord, jsonl};
+use explain::Chain;
 use model::{Event, Position};
 use operator::{Operator, Options};
 use serde_json::Value;
@@ -203,7 +203,7 @@ fn frozen_logs_fold_to_what_they_always_did() {
             let folded = fold(&log);
             let now = serde_json::json!({
                 "position": folded.state.stamp.position, "digest": folded.digest.to_string(),
-                "phases": folded.phases, "state": folded.state.summary(),
+                "phases": folded.phases, "state": explain::summary(&folded.state),
             });
             let mut differences = Vec::new();
             lost("", &expected, &now, &mut differences);

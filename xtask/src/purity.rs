@@ -3,8 +3,8 @@
 use crate::dependencies::{members, packages};
 use crate::run::{Problem, cargo, has_target};
 
-/// Crates that hold the rules. One that the workspace does not have yet is passed over.
-const PURE: [&str; 6] = ["model", "settings", "kube-model", "scheduler", "engine", "apis"];
+/// Crates that hold the rules, and views of what they decide. One that the workspace does not have yet is passed over.
+const PURE: [&str; 7] = ["model", "settings", "kube-model", "scheduler", "engine", "apis", "explain"];
 /// Runtimes, clients, clocks, chance and storage: none of it may reach a decision.
 const BANNED: [&str; 6] = ["tokio", "kube", "rand", "chrono", "dashmap", "sled"];
 const WASM: &str = "wasm32-unknown-unknown";

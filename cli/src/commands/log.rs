@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use engine::Scope;
-use engine::explain;
 use event_log::disk::{self, SledLog};
 use event_log::{EventLog, jsonl};
 use local_run::records::{self, Flow, LogSource};

@@ -1,6 +1,6 @@
 //! `trainyard ps` and `trainyard get`: the jobs of a log, or one of them, as they are now.
 //!
-//! Owns the forms of their output. Rows are `jobs`'. Tests: `tests/local/verbs.rs`.
+//! Owns the forms of their output. Rows are `explain::Row`'s. Tests: `tests/local/verbs.rs`.
 
 use std::process::ExitCode;
 
@@ -9,8 +9,9 @@ use clap::Args;
 use cluster::runtime::VirtualPods;
 use cluster::{Cluster, Mode};
 use engine::State;
-use local_run::jobs::{self, Row};
-use local_run::records;
+use explain::{Deleted, Deletions, Row};
+use local_run::jobs;
+use local_run::records::{self, Flow, LogSource};
 use model::{ContainerState, JobKey, PodPhase, Timestamp};
 use serde_json::{Value, json};
 use terminal::columns;
@@ -18,7 +19,6 @@ use terminal::list::{Shape, yaml};
 use terminal::out::{self, Failure};
 
 use super::story::LogLocation;
-use crate::deleted;
 
 /// Arguments of `trainyard ps`.
 #[derive(Debug, Args)]
@@ -62,7 +62,7 @@ pub(crate) struct GetArgs {
 /// Lists the jobs.
 pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
     let source = args.location.source();
-    let (state, deleted) = if args.all { deleted::fold(&source)? } else { (records::latest(&source)?, Vec::new()) };
+    let (state, deleted) = if args.all { with_deleted(&source)? } else { (records::latest(&source)?, Vec::new()) };
     let begins = |row: &Row| args.name.as_deref().is_none_or(|name| jobs::written(&row.key).starts_with(name));
     let present = jobs::all(&state, args.all);
     let rows: Vec<Row> = (present.iter().filter_map(|key| Row::of(&state, key)))
@@ -80,6 +80,17 @@ pub(crate) fn ps(args: &PsArgs) -> Result<ExitCode, Failure> {
     }
     note_idle(&args.location, args.output, &rows);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Folds a whole log. Returns its state, and the jobs that were deleted, in the order of their last records.
+fn with_deleted(source: &LogSource) -> Result<(State, Vec<Deleted>), Failure> {
+    let mut deletions = Deletions::default();
+    let state = records::fold(source, &mut |state, record| {
+        deletions.take(state, record);
+        Ok(Flow::Go)
+    })?;
+    let deleted = deletions.finish(&state);
+    Ok((state, deleted))
 }
 
 /// Warns that no run is active, where a listed job is unfinished.

@@ -154,7 +154,7 @@ fn difference(record: &Record, decided: &[Event]) -> Difference {
     let n = record.events.iter().zip(decided).take_while(|(a, b)| a == b).count();
     let value = |events: &[Event]| events.get(n).map_or(Value::Null, engine::wire::event_value);
     let (recorded, now) = (value(&record.events), value(decided));
-    let fields = engine::explain::differences(&recorded, &now);
+    let fields = explain::differences(&recorded, &now);
     let (path, recorded, decided) = fields.into_iter().next().unwrap_or((String::new(), recorded, now));
     let job = match &record.scope {
         Scope::Job(key) => key.to_string(),

@@ -137,7 +137,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode, Failure> {
         .iter()
         .filter(|(_, phase)| !phase.is_terminal())
         .filter_map(|(key, _)| {
-            let waits = engine::explain::waits_for(session.operator.state(), key);
+            let waits = explain::waits_for(session.operator.state(), key);
             (!waits.is_empty()).then(|| format!("{key} waits for: {}", waits.join("; ")))
         })
         .collect();

@@ -3,20 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use apis::Registry;
 use clap::Args;
-use engine::explain::{self, Chain, Line};
-use engine::{Job, Record, Scope, State};
+use engine::State;
+use explain::{Line, Story, StoryReader};
 use local_run::jobs::{self, split};
 use local_run::records::{self, Flow, LogSource};
 use local_run::view::DirOption;
 use local_run::{holder, is_of_runs};
-use model::{JobKey, Phase, Position, Timestamp, Uid};
+use model::{Phase, Position, Timestamp};
 use serde_json::{Value, json};
 use terminal::out::{self, Failure};
 use terminal::shell::quoted;
 
-use crate::deleted::{Deleted, Deletions};
 use crate::remote::ServerArgs;
 
 /// The log to read.
@@ -143,29 +141,11 @@ pub(crate) enum Output {
     Json,
 }
 
-fn lines_json(lines: &[Line]) -> Value {
-    lines
-        .iter()
-        .map(|l| json!({"position": l.position, "at": l.at.to_rfc3339(), "decided": l.decided, "text": l.text}))
-        .collect()
-}
-
 fn print_lines(lines: &[Line]) {
     for line in lines {
         let mark = if line.decided { "=>" } else { "  " };
         out::line(&format!("  #{:<6} {} {mark} {}", line.position.0, out::clock(line.at), line.text));
     }
-}
-
-/// Returns the newest job of a name: several may have had it.
-fn newest(state: &State, namespace: &str, name: &str) -> Option<JobKey> {
-    let of_name = |key: &&JobKey| &*key.namespace == namespace && &*key.name == name;
-    state
-        .jobs
-        .iter()
-        .filter(|(key, _)| of_name(key))
-        .max_by_key(|(_, job)| (job.known && !job.gone, job.rv))
-        .map(|(key, _)| key.clone())
 }
 
 /// Returns the job that a user means by leaving its name out: the only one.
@@ -176,114 +156,33 @@ fn named(job: Option<&str>, location: &LogLocation) -> Result<String, Failure> {
     }
 }
 
-/// The job that is explained.
-struct Subject {
-    key: JobKey,
-    job: Job,
-    is_deleted: bool,
-    /// Its phase in its API's words.
-    word: &'static str,
-    since: Option<Timestamp>,
-    why: String,
-    waits: Vec<String>,
-}
-
-impl Subject {
-    /// Returns a job of a state.
-    fn of(state: &State, key: JobKey) -> Option<Self> {
-        let job = state.job(&key)?.into_owned();
-        let last = job.milestones.back();
-        let (since, why) = (last.map(|last| last.at), last.map(|last| last.message.to_string()).unwrap_or_default());
-        let word = jobs::phase_word(&Registry::all(), &key, job.phase);
-        Some(Self { is_deleted: job.gone, word, since, why, waits: explain::waits_for(state, &key), key, job })
+/// Prints a job: where it is, why, and what it waits for.
+fn print_story(story: &Story, position: Position, location: &LogLocation) {
+    let shown = Some(story.shown()).filter(|word| !word.is_empty()).unwrap_or("not started");
+    let since = story.since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
+    out::line(&format!("{} {} is {shown}{since} (as of #{position})", story.key.kind, story.key));
+    // Of a deleted job it is its phase before.
+    let introduction = if story.is_deleted { "" } else { "because " };
+    if !story.why.is_empty() {
+        out::line(&format!("{introduction}{}", story.why));
     }
-
-    /// Returns a job that the state has forgotten.
-    fn deleted(deleted: Deleted) -> Self {
-        let why = deleted.last_words();
-        let word = jobs::phase_word(&Registry::all(), &deleted.key, deleted.job.phase);
-        let (since, waits) = (Some(deleted.at), Vec::new());
-        Self { key: deleted.key, job: deleted.job, is_deleted: true, word, since, why, waits }
+    if story.job.phase == Phase::Failed && !story.is_deleted && location.data_dir().is_some() {
+        let (name, option) = (jobs::written(&story.key), location.option());
+        out::line(&format!("its output: trainyard logs {name}{option}"));
+        out::line(&format!("to run it again: trainyard rerun {name}{option}"));
     }
-
-    /// Returns its phase, or that it was deleted; empty where it was not started.
-    fn shown(&self) -> &'static str {
-        if self.is_deleted { jobs::DELETED } else { self.word }
+    let continues = !story.job.phase.is_terminal() && !story.is_deleted;
+    let idle = location.idle_note().filter(|_| continues);
+    if !story.waits.is_empty() || continues {
+        out::line("\nit waits for:");
     }
-
-    fn print(&self, position: Position, location: &LogLocation) {
-        let shown = Some(self.shown()).filter(|word| !word.is_empty()).unwrap_or("not started");
-        let since = self.since.map(|at| format!(" since {}", out::moment(at))).unwrap_or_default();
-        out::line(&format!("{} {} is {shown}{since} (as of #{position})", self.key.kind, self.key));
-        // Of a deleted job it is its phase before.
-        let introduction = if self.is_deleted { "" } else { "because " };
-        if !self.why.is_empty() {
-            out::line(&format!("{introduction}{}", self.why));
-        }
-        if self.job.phase == Phase::Failed && !self.is_deleted && location.data_dir().is_some() {
-            let (name, option) = (jobs::written(&self.key), location.option());
-            out::line(&format!("its output: trainyard logs {name}{option}"));
-            out::line(&format!("to run it again: trainyard rerun {name}{option}"));
-        }
-        let goes_on = !self.job.phase.is_terminal() && !self.is_deleted;
-        let idle = location.idle_note().filter(|_| goes_on);
-        if !self.waits.is_empty() || goes_on {
-            out::line("\nit waits for:");
-        }
-        for wait in &self.waits {
-            out::line(&format!("  {wait}"));
-        }
-        match idle {
-            Some(note) => out::line(&format!("  {note}")),
-            None if self.waits.is_empty() && goes_on => out::line("  its pods"),
-            None => {}
-        }
+    for wait in &story.waits {
+        out::line(&format!("  {wait}"));
     }
-}
-
-/// Collects the lines that led to the state of a job, from the records that are read.
-#[derive(Default)]
-struct ChainReader {
-    chain: Chain,
-    deletions: Deletions,
-    uid: Option<Uid>,
-    /// Position before the first record.
-    begin: Option<Position>,
-}
-
-impl ChainReader {
-    fn take(&mut self, record: &Record, before: &State, (namespace, name): (&str, &str)) {
-        self.begin.get_or_insert(before.stamp.position);
-        if !explain::concerns(record, namespace, name) {
-            return;
-        }
-        if let Scope::Job(key) = &record.scope
-            && self.uid.replace(key.uid.clone()).is_some_and(|known| known != key.uid)
-            && newest(before, namespace, name).is_some_and(|n| n == *key)
-        {
-            self.chain = Chain::default();
-        }
-        self.deletions.take(before, record);
-        self.chain.take(record);
-    }
-
-    /// Returns the last job of the name that was deleted.
-    fn deleted(&mut self, end: &State) -> Option<Subject> {
-        std::mem::take(&mut self.deletions).finish(end).pop().map(Subject::deleted)
-    }
-
-    /// Returns its lines. Those of records that were not read, up to a cached state or a checkpoint, are in the job's trail.
-    fn lines(&self, job: &Job, end: Position) -> Vec<Line> {
-        let begin = self.begin.unwrap_or(end);
-        let earlier = job.trail.iter().filter(|entry| entry.stamp.position <= begin).map(|entry| Line {
-            position: entry.stamp.position,
-            at: entry.at,
-            decided: true,
-            text: entry.text.to_string(),
-        });
-        let mut lines: Vec<Line> = earlier.chain(self.chain.lines().iter().cloned()).collect();
-        lines.sort_by_key(|line| line.position);
-        lines
+    match idle {
+        Some(note) => out::line(&format!("  {note}")),
+        None if story.waits.is_empty() && continues => out::line("  its pods"),
+        None => {}
     }
 }
 
@@ -304,47 +203,42 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode, Failure> {
         },
     };
     let source = args.location.source();
-    let fold = |reader: &mut ChainReader| {
+    let fold = |reader: &mut StoryReader| {
         records::fold(&source, &mut |state, record| {
             if record.position > until || record.at > before {
                 return Ok(Flow::Stop);
             }
-            reader.take(record, state, (namespace, name));
+            reader.take(state, record);
             Ok(Flow::Go)
         })
     };
-    let mut reader = ChainReader::default();
+    let mut reader = StoryReader::new(namespace, name);
     let is_now = args.at.is_none();
     let mut state = if is_now {
-        records::latest_with(&source, &mut |state, record| reader.take(record, state, (namespace, name)))?
+        records::latest_with(&source, &mut |state, record| reader.take(state, record))?
     } else {
         fold(&mut reader)?
     };
-    let mut subject = newest(&state, namespace, name).and_then(|key| Subject::of(&state, key));
-    if subject.is_none() {
+    let mut story = reader.story(&state);
+    if story.is_none() {
         if is_now {
             // Jobs that were deleted before a cached state are in the records before it.
-            reader = ChainReader::default();
+            reader = StoryReader::new(namespace, name);
             state = fold(&mut reader)?;
         }
-        subject = reader.deleted(&state);
+        story = reader.deleted(&state);
     }
-    let Some(subject) = subject else { return Ok(unknown(&state, &job, args.at.as_deref())) };
-    let lines = reader.lines(&subject.job, state.stamp.position);
+    let Some(story) = story else { return Ok(unknown(&state, &job, args.at.as_deref())) };
+    let lines = reader.lines(&story.job, state.stamp.position);
     if args.output == Output::Json {
-        let value = json!({
-            "job": subject.key.to_string(), "uid": subject.key.uid, "kind": &*subject.key.kind, "phase": subject.shown(),
-            "since": subject.since.map(Timestamp::to_rfc3339), "position": state.stamp.position,
-            "chain": lines_json(&lines), "waitsFor": subject.waits,
-        });
-        out::line(&value.to_string());
+        out::line(&story.to_json(state.stamp.position, &lines).to_string());
         return Ok(ExitCode::SUCCESS);
     }
-    subject.print(state.stamp.position, &args.location);
+    print_story(&story, state.stamp.position, &args.location);
     out::line("\nwhat led there:");
     print_lines(&lines);
-    if lines.len() > reader.chain.lines().len() {
-        let name = jobs::written(&subject.key);
+    if reader.has_earlier(&story.job, state.stamp.position) {
+        let name = jobs::written(&story.key);
         out::line(&format!("  each record: trainyard history {name}{}", args.location.option()));
     }
     Ok(ExitCode::SUCCESS)
@@ -380,7 +274,7 @@ pub(crate) fn history(args: &HistoryArgs) -> Result<ExitCode, Failure> {
         Ok(Flow::Go)
     })?;
     if args.output == Output::Json {
-        out::line(&json!({"job": format!("{namespace}/{name}"), "timeline": lines_json(&all)}).to_string());
+        out::line(&json!({"job": format!("{namespace}/{name}"), "timeline": all.iter().map(Line::to_json).collect::<Value>()}).to_string());
     }
     if found == 0 {
         return Ok(unknown(&state, &job, None));
@@ -401,7 +295,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, Failure> {
         }
         // The state given is the one before the record.
         if record.position == Position(args.from).next() {
-            before = Some(state.summary());
+            before = Some(explain::summary(state));
         }
         Ok(Flow::Go)
     })?;
@@ -409,12 +303,12 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::new(format!("position {}: the log ends at {}", args.to, state.stamp.position)));
     }
     if args.from == args.to {
-        before = Some(state.summary());
+        before = Some(explain::summary(&state));
     }
     let Some(before) = before else {
         return Err(Failure::new(format!("position {}: the log begins later", args.from)));
     };
-    after.get_or_insert_with(|| state.summary());
+    after.get_or_insert_with(|| explain::summary(&state));
     let differences = explain::differences(&before, &after.unwrap_or_default());
     if args.output == Output::Json {
         let list: Vec<Value> =

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use clap::Args;
 use engine::State;
-use local_run::jobs::{self, Row};
+use explain::Row;
+use local_run::jobs;
 use local_run::records;
 use model::JobKey;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};

@@ -93,7 +93,7 @@ pub(crate) fn run(args: &WaitArgs) -> Result<ExitCode, Failure> {
             Ok(key) => {
                 let (name, job) = (jobs::written(&key), state.job(&key));
                 let Some(job) = job else { return Ok(ExitCode::from(out::FOUND)) };
-                let word = jobs::phase_word(&Registry::all(), &key, job.phase);
+                let word = explain::phase_word(&Registry::all(), &key, job.phase);
                 if reached(&args.goal, job.phase, word, job.gone) {
                     out::line(&format!("{name} {}", if job.gone { "deleted" } else { word }));
                     return Ok(ExitCode::SUCCESS);

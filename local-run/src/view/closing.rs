@@ -1,15 +1,15 @@
 //! The last lines about a job: how it ended, what failed first, its last output, the path of its log, what to do next.
 //!
-//! Owns the words only: what failed is read from the log's records by [`engine::failures`]. Tests: `cli/tests/local/closing.rs` with real
+//! Owns the words only: what failed is read from the log's records by [`explain::failures`]. Tests: `cli/tests/local/closing.rs` with real
 //! pods.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apis::Registry;
-use engine::failures::{FailedPod, Failure, Failures};
 use engine::{Job, Record, Scope, State};
 use event_log::EventLog;
+use explain::failures::{FailedPod, Failure, Failures};
 use model::{CauseKind, JobKey, Phase, printable};
 use serde_json::{Value, json};
 use terminal::columns::counted;
@@ -17,7 +17,6 @@ use terminal::out::{self, Failure as Problem};
 use terminal::shell::quoted;
 
 use super::{Form, Progress};
-use crate::jobs;
 
 /// Maximum number of errors of a spec in the last lines.
 const MAX_ERRORS: usize = 3;
@@ -56,7 +55,7 @@ pub(crate) fn blocks(
     for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
         let succeeded = job.phase == Phase::Succeeded;
         all_well &= succeeded;
-        let word = jobs::end_word(&registry, key, job.phase);
+        let word = explain::end_word(&registry, key, job.phase);
         let failures = if succeeded {
             None
         } else {
@@ -73,7 +72,7 @@ pub(crate) fn blocks(
         }
     }
     for (key, phase) in progress.deleted(state).filter(|(key, _)| wanted(key)) {
-        let word = jobs::phase_word(&registry, key, phase);
+        let word = explain::phase_word(&registry, key, phase);
         all_well &= phase == Phase::Succeeded;
         let text = format!("{} {key} {word}; it was deleted when its time to live had passed", key.kind);
         match form {

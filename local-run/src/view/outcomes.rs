@@ -8,7 +8,6 @@ use model::Phase;
 use terminal::out::{self, Failure};
 
 use super::{Progress, closing};
-use crate::jobs;
 
 /// Prints each job's timeline and outcome, and of one that did not succeed what failed. Of a job that was deleted when its time to
 /// live had passed, `progress` knows the end. Returns whether all of them succeeded.
@@ -27,7 +26,7 @@ pub fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure>
         }
         let invalid =
             job.invalid().map(|errors| errors.iter().fold(String::new(), |text, e| format!("{text}\n    {e}")));
-        let word = jobs::end_word(&registry, key, job.phase);
+        let word = explain::end_word(&registry, key, job.phase);
         out::line(&format!("  {word}{}{}", closing::course(&job), invalid.unwrap_or_default()));
         all_well &= job.phase == Phase::Succeeded;
         if job.phase == Phase::Succeeded {
@@ -42,7 +41,7 @@ pub fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure>
         }
     }
     for (key, phase) in progress.deleted(session.operator.state()) {
-        let word = jobs::phase_word(&registry, key, phase);
+        let word = explain::phase_word(&registry, key, phase);
         out::line(&format!("\n{} {key}\n  {word}; the job was deleted when its time to live had passed", key.kind));
         all_well &= phase == Phase::Succeeded;
     }

@@ -127,7 +127,7 @@ impl Manifests {
             (None, None) => Err(Unknown::Absent),
             (None, Some(first)) => {
                 let translated = wire(&self.key, self.translated(first));
-                let all = engine::explain::differences(&wire(&self.key, fact.clone()), &translated);
+                let all = explain::differences(&wire(&self.key, fact.clone()), &translated);
                 let line = |(path, recorded, found): (String, Value, Value)| {
                     format!("{path}: recorded {recorded}, by the manifest {found}")
                 };

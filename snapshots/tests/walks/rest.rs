@@ -76,7 +76,7 @@ impl Walk {
                 .any(|member| path.starts_with(member));
             !(path.starts_with("trainyard.wait") || job.phase.is_terminal() && last_word)
         };
-        let mut differences = engine::explain::differences(status, &shows);
+        let mut differences = explain::differences(status, &shows);
         differences.retain(|(path, ..)| matters(path));
         if !differences.is_empty() {
             return Err(format!("written status, state: {differences:?}"));

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use apis::Registry;
 use clap::Args;
-use engine::failures::Failures;
 use engine::{Scope, State};
+use explain::failures::Failures;
 use local_run::jobs::{self, PodRank};
 use local_run::output_files::{ContainerOutput, FollowedOutput, LogFile};
 use local_run::records::{self, Flow};

@@ -2,7 +2,8 @@
 //!
 //! Owns what stands where. Pure: it reads nothing and knows no keys. Tests: at the end, as snapshots of 80 x 24.
 
-use local_run::jobs::{self, Row};
+use explain::Row;
+use local_run::jobs;
 use model::Timestamp;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

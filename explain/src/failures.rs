@@ -1,15 +1,14 @@
-//! The failed tries of a job, as its records tell them: which container failed first, how, and whether every try ended alike.
+//! The failed tries of a job, from its records: which container failed first, how, and whether every try ended alike.
 //!
-//! Reads records; decides nothing. For the end of a run and for `explain`. Tests: at the end.
+//! Reads records; decides nothing. For the end of a run and for `logs`. Tests: at the end.
 
 use std::collections::BTreeMap;
 
+use engine::Record;
 use model::{
     CauseKind, ContainerEnd, ContainerState, Decision, Event, Fact, Incarnation, PodFact, PodPhase, SlotId, Text,
     Timestamp,
 };
-
-use crate::wire::Record;
 
 /// Pods remembered between two decisions: enough for every slot that is ever named in one.
 const MAX_PODS: usize = 4096;
@@ -59,7 +58,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Takes one more record of the job in.
+    /// Adds the next record of the job.
     pub fn take(&mut self, record: &Record) {
         for fact in &record.facts {
             if let Fact::Pod(pod) = fact
@@ -143,10 +142,10 @@ fn masked(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use engine::{Scope, wire};
     use model::{Cause, ContainerFact, Position, ResourceVersion, RestartScope, Term};
 
     use super::*;
-    use crate::state::Scope;
 
     fn failed(index: u32, code: i32, message: &str) -> Fact {
         let container = |name: &str, main, code, message: Option<&str>| ContainerFact {
@@ -189,7 +188,7 @@ mod tests {
             term: Term(1),
             scope: Scope::Cluster,
             at: Timestamp(5),
-            behaviour: crate::wire::BEHAVIOUR,
+            behaviour: wire::BEHAVIOUR,
             facts,
             causes: Vec::new(),
             events,

@@ -1,22 +1,23 @@
-//! What a job waits for, in words. Reads state; decides nothing. Tests: at the end of this file.
+//! The conditions that a job waits for, as text. Reads state; decides nothing. Tests: at the end of this file, and
+//! `snapshots/tests/failures.rs`.
 
 use std::collections::BTreeMap;
 
+use engine::queues::report::why_waiting;
+use engine::{BlockedBy, Job, State, creation_trouble, unplaced_pod};
 use model::command::Outcome;
 use model::{JobKey, Phase, Timestamp};
 
-use super::events::named_list;
-use super::facts::answer_words;
-use crate::job::Job;
-use crate::state::State;
+use crate::events::named_list;
+use crate::facts::answer_words;
 
-/// Calls for a job that were refused for good, in words.
+/// Returns the calls for a job that were refused for good, as text.
 pub fn refusals(job: &Job) -> Vec<String> {
     let refused = job.refusals().filter(|(_, outcome)| matches!(outcome, Outcome::Refused { .. }));
     refused.map(|(object, outcome)| answer_words(object, outcome)).collect()
 }
 
-/// Returns in words the conditions that a job waits for; empty when nothing is due.
+/// Returns the conditions that a job waits for, as text; empty when nothing is due.
 pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
     let Some(job) = state.job(key) else { return vec!["the job is not known".to_owned()] };
     let mut out = Vec::new();
@@ -41,9 +42,9 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
         out.push(format!("{} pods to be gone: {}", job.deleting_pods.len(), names.join(", ")));
     }
     if let Some(spec) = job.spec().filter(|_| !job.phase.is_terminal()) {
-        let words = |blocker: crate::BlockedBy<'_>| {
-            let waits = matches!(blocker, crate::BlockedBy::NoShare { .. });
-            let why = waits.then(|| crate::queues::report::why_waiting(state, key, state.at)).flatten();
+        let words = |blocker: BlockedBy<'_>| {
+            let waits = matches!(blocker, BlockedBy::NoShare { .. });
+            let why = waits.then(|| why_waiting(state, key, state.at)).flatten();
             let lost = || job.loss_words().map_or_else(String::new, |loss| format!("{loss}; "));
             why.map_or_else(|| blocker.to_string(), |why| format!("{}{why}", lost()))
         };
@@ -54,7 +55,7 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
             }
         }
     }
-    out.extend(job.missing().iter().map(|missing| crate::BlockedBy::Missing(missing).to_string()));
+    out.extend(job.missing().iter().map(|missing| BlockedBy::Missing(missing).to_string()));
     out.extend(backing_off(&job, state.at));
     for (object, attempt) in job.attempts.iter().filter(|(object, _)| !job.does_without(object)) {
         let when = attempt.retry_at.map_or_else(|| "after an edit of the spec".to_owned(), Timestamp::to_rfc3339);
@@ -72,7 +73,7 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
     out
 }
 
-/// Back-offs that hold pods back, those that end at the same time together.
+/// Returns the back-offs that delay pods, those that end at the same time together.
 fn backing_off(job: &Job, now: Timestamp) -> Vec<String> {
     if job.phase.is_terminal() {
         return Vec::new();
@@ -101,8 +102,8 @@ fn starting(job: &Job) -> Vec<String> {
             out.push(format!("{} pods of {name} to start", c.scheduled));
         }
     }
-    out.extend(crate::words::unplaced_pod(job));
-    let trouble = crate::words::creation_trouble(job);
+    out.extend(unplaced_pod(job));
+    let trouble = creation_trouble(job);
     if !trouble.is_empty() {
         out.push(format!("containers to be created: {trouble}"));
     }
@@ -111,28 +112,29 @@ fn starting(job: &Job) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use engine::Group;
+
     use super::*;
-    use crate::group::Group;
 
     #[test]
-    fn back_offs_are_told_by_slot_and_until_when() {
+    fn back_offs_name_their_slots_and_their_end() {
         let mut group = Group::default();
         for (index, until) in [(0, 9_000), (1, 9_000), (2, 30_000), (3, 500)] {
-            group.delay(index, Timestamp(until));
+            group.delays.insert(index, Timestamp(until));
         }
         let mut job = Job { phase: Phase::Restarting, ..Job::default() };
         job.groups.insert("trainer".into(), Box::new(group));
-        let told = |job: &Job| backing_off(job, Timestamp(1000));
+        let shown = |job: &Job| backing_off(job, Timestamp(1000));
         assert_eq!(
-            told(&job),
+            shown(&job),
             [
                 "back-off of trainer-0, trainer-1, until 1970-01-01T00:00:09Z",
                 "back-off of trainer-2, until 1970-01-01T00:00:30Z",
             ]
         );
         job.retry_at = Some(Timestamp(5000));
-        assert_eq!(told(&job)[0], "back-off of every pod of the job, until 1970-01-01T00:00:05Z");
+        assert_eq!(shown(&job)[0], "back-off of every pod of the job, until 1970-01-01T00:00:05Z");
         job.phase = Phase::Failed;
-        assert_eq!(told(&job), [""; 0]);
+        assert_eq!(shown(&job), [""; 0]);
     }
 }

@@ -1,71 +1,29 @@
-//! A job's life in words: what came in, what was decided from it, why it is where it is, and what it waits for.
-//!
-//! | module | subject |
-//! |---|---|
-//! | [`facts`] | facts in words |
-//! | [`events`] | events in words |
-//! | [`waits`] | what a job waits for |
-//! | [`difference`] | what is known at one position and not at another |
-//!
-//! Reads records and state; decides nothing. `cli` prints what is made here.
-
-mod difference;
-mod events;
-mod facts;
-mod waits;
+//! The records that led to the present state of a job, cause before effect. Decides nothing. Tests: at the end of this file,
+//! `snapshots/tests/logs.rs`, and the golden outputs of `explain`.
 
 use std::collections::BTreeMap;
 
+use engine::Record;
 use model::command::Outcome;
-use model::{Event, Fact, PodPhase, Position, Timestamp};
+use model::{Event, Fact, PodPhase};
 
-pub use self::difference::differences;
-pub use self::events::{event_words, share_words};
-pub use self::facts::fact_words;
-use self::facts::{named, pod_words};
-pub use self::waits::{refusals, waits_for};
-use crate::state::{Scope, State};
-use crate::wire::Record;
+use crate::events::event_words;
+use crate::facts::{fact_words, pod_words};
+use crate::timeline::Line;
 
-/// One line of a timeline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// The record it comes from.
-    pub position: Position,
-    /// When.
-    pub at: Timestamp,
-    /// Set if it was decided (rather than seen).
-    pub decided: bool,
-    /// In words.
-    pub text: String,
-}
-
-/// The lines of one record: first what came in, then what was decided. `before` is the state it came upon: it knows names.
-pub fn lines(record: &Record, before: &State) -> Vec<Line> {
-    let line = |decided: bool, text: String| Line { position: record.position, at: record.at, decided, text };
-    let job = match &record.scope {
-        Scope::Job(key) => before.job(key),
-        Scope::Cluster | Scope::Queues => None,
-    };
-    let seen = record.facts.iter().filter_map(|fact| named(job.as_deref(), fact).or_else(|| fact_words(fact)));
-    let seen = seen.map(|text| line(false, text));
-    let decided = record.events.iter().filter_map(event_words).map(|text| line(true, text));
-    seen.chain(decided).collect()
-}
-
-/// Why a job is in the state it is in: the records that matter, cause before effect.
+/// The lines that led to the present state of a job: the records that matter, cause before effect.
 #[derive(Debug, Clone, Default)]
 pub struct Chain {
     lines: Vec<Line>,
-    /// Record that first showed the failure, loss or end of each pod.
+    /// The line that first showed the failure, loss or end of each pod.
     ends: BTreeMap<String, Line>,
 }
 
-/// Lines kept while a chain is built: enough for every restart and phase of a present attempt.
+/// Maximum number of lines kept while a chain is built: enough for every restart and phase of a present attempt.
 const MAX_CHAIN: usize = 64;
 
 impl Chain {
-    /// Takes one more record of the job in.
+    /// Adds the next record of the job.
     pub fn take(&mut self, record: &Record) {
         for fact in &record.facts {
             if let Fact::Pod(pod) = fact
@@ -94,11 +52,11 @@ impl Chain {
                     self.push(line);
                 }
             }
-            let tells = matches!(
+            let leads = matches!(
                 event,
                 Event::Decided(_) | Event::RestartCleared | Event::Ended { .. } | Event::PhaseChanged { .. }
             );
-            if let Some(text) = event_words(event).filter(|_| tells) {
+            if let Some(text) = event_words(event).filter(|_| leads) {
                 let repeats = matches!(event, Event::PhaseChanged { .. });
                 let text = known.filter(|_| repeats).map_or_else(|| text.clone(), |known| without(&text, known));
                 self.push(Line { position: record.position, at: record.at, decided: true, text });
@@ -113,7 +71,7 @@ impl Chain {
         self.lines.push(line);
     }
 
-    /// The chain, oldest first.
+    /// Returns the lines, oldest first.
     pub fn lines(&self) -> &[Line] {
         &self.lines
     }
@@ -128,11 +86,6 @@ fn without(text: &str, known: &str) -> String {
         }
         None => text.to_owned(),
     }
-}
-
-/// Returns true if a record is about a job, by namespace and name.
-pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
-    matches!(&record.scope, Scope::Job(key) if &*key.namespace == namespace && &*key.name == name)
 }
 
 #[cfg(test)]

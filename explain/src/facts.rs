@@ -1,17 +1,16 @@
-//! Facts in words. Decides nothing. Tests: through [`super`], and the golden outputs of `explain` and `history`.
+//! Facts as text. Decides nothing. Tests: the golden outputs of `explain` and `history`.
 
 use std::fmt::Write as _;
 
+use engine::nodes::OUT_OF_SERVICE;
+use engine::{BlockedBy, Job, amount_words, with_message};
 use model::command::Outcome;
 use model::{ContainerState, Fact, ObjectRef, OwnedFact, PodFact};
 
-use super::events::share_words;
-use crate::job::Job;
-use crate::nodes::OUT_OF_SERVICE;
-use crate::words::{amount_words, with_message};
+use crate::events::share_words;
 
-/// Facts that name an object by its uid, told with its name.
-pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
+/// Returns a fact about an object of a job as text with the object's name, where the fact has its uid only.
+pub(crate) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
     let job = job?;
     let pod = |uid| job.pods.get(uid).map(|p| format!("pod {}", p.fact.name));
     let service = |uid| job.services.get(uid).map(|s| format!("service {}", s.name));
@@ -58,8 +57,8 @@ pub(super) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
     }
 }
 
-/// A fact in words; `None` for those that matter to bookkeeping only.
-pub fn fact_words(fact: &Fact) -> Option<String> {
+/// Returns a fact as text; `None` for those that matter to bookkeeping only.
+pub(crate) fn fact_words(fact: &Fact) -> Option<String> {
     Some(match fact {
         Fact::TermBegan { term } => format!("term {term} began"),
         Fact::Configured(_) => "configuration recorded".to_owned(),
@@ -83,7 +82,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
             }
             Err(_) if !spec.missing.is_empty() => {
                 let missing: Vec<String> =
-                    spec.missing.iter().map(|missing| crate::BlockedBy::Missing(missing).to_string()).collect();
+                    spec.missing.iter().map(|missing| BlockedBy::Missing(missing).to_string()).collect();
                 missing.join("; ")
             }
             Err(errors) => {
@@ -136,7 +135,7 @@ pub fn fact_words(fact: &Fact) -> Option<String> {
     })
 }
 
-pub(super) fn answer_words(object: &ObjectRef, outcome: &Outcome) -> String {
+pub(crate) fn answer_words(object: &ObjectRef, outcome: &Outcome) -> String {
     outcome_words(&object.to_string(), outcome)
 }
 
@@ -156,12 +155,10 @@ fn outcome_words(object: &str, outcome: &Outcome) -> String {
     }
 }
 
-pub(super) fn pod_words(pod: &PodFact) -> String {
+pub(crate) fn pod_words(pod: &PodFact) -> String {
     let mut text = format!("pod {} is {:?}", pod.name, pod.phase);
     if let Some(node) = &pod.node {
-        {
-            let _ = write!(text, " on {node}");
-        };
+        let _ = write!(text, " on {node}");
     }
     for container in pod.init.iter().chain(&pod.containers) {
         match &container.state {
@@ -175,7 +172,7 @@ pub(super) fn pod_words(pod: &PodFact) -> String {
             }
             ContainerState::Running => {}
         }
-        // What is shown of one that has ended again is its newest end.
+        // Of one that has ended again, its newest end is shown.
         let is_over = matches!(container.state, ContainerState::Terminated(_));
         if let Some(last) = container.last.as_ref().filter(|_| !is_over) {
             let code = with_message(&last.code.to_string(), last.message.as_ref());
@@ -183,9 +180,7 @@ pub(super) fn pod_words(pod: &PodFact) -> String {
         }
     }
     if let Some(reason) = &pod.reason {
-        {
-            let _ = write!(text, ", {reason}");
-        };
+        let _ = write!(text, ", {reason}");
     }
     if pod.deleting.is_some() {
         text.push_str(", being deleted");
@@ -193,7 +188,7 @@ pub(super) fn pod_words(pod: &PodFact) -> String {
     text
 }
 
-/// Returns in words where the object that admits the pods of a job stands.
+/// Returns the state of an object that admits the pods of a job, as text.
 fn gate_words(owned: &OwnedFact) -> String {
     let why = owned.gate.as_ref().and_then(|gate| gate.message.as_deref());
     match (owned.ready, why) {

@@ -1,23 +1,17 @@
-//! What is known at one position of a log and not at another. Decides nothing. Tests: through [`super`], and the golden outputs of
-//! `diff`.
+//! What two positions of a log differ in. Decides nothing. Tests: the golden outputs of `diff`, and the digests of frozen logs.
 
 use std::collections::BTreeMap;
 
+use engine::{Job, State, wire};
 use serde_json::{Value, json};
 
-use crate::job::Job;
-use crate::state::State;
-use crate::wire;
-
-impl State {
-    /// Returns the state as plain data, for comparing two positions.
-    pub fn summary(&self) -> Value {
-        let jobs: BTreeMap<String, Value> =
-            self.jobs.iter().map(|(key, job)| (format!("{key} ({})", key.uid), job_summary(&job))).collect();
-        let nodes: BTreeMap<&str, &str> =
-            self.nodes.values().map(|n| (&*n.fact.name, if n.fact.ready { "ready" } else { "not ready" })).collect();
-        json!({ "jobs": jobs, "nodes": nodes, "term": self.stamp.term })
-    }
+/// Returns a state as plain data, for comparing two positions.
+pub fn summary(state: &State) -> Value {
+    let jobs: BTreeMap<String, Value> =
+        state.jobs.iter().map(|(key, job)| (format!("{key} ({})", key.uid), job_summary(&job))).collect();
+    let nodes: BTreeMap<&str, &str> =
+        state.nodes.values().map(|n| (&*n.fact.name, if n.fact.ready { "ready" } else { "not ready" })).collect();
+    json!({ "jobs": jobs, "nodes": nodes, "term": state.stamp.term })
 }
 
 fn job_summary(job: &Job) -> Value {
@@ -57,7 +51,7 @@ fn job_summary(job: &Job) -> Value {
     })
 }
 
-/// Members that differ between two summaries: path, before, after.
+/// Returns the members that differ between two values: path, before, after.
 pub fn differences(before: &Value, after: &Value) -> Vec<(String, Value, Value)> {
     let mut out = Vec::new();
     compare(String::new(), before, after, &mut out);

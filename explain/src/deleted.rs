@@ -1,28 +1,28 @@
 //! Jobs whose objects were deleted, found in the records of a log: its state holds no job of which nothing is left.
 //!
-//! Owns which jobs a log shows as deleted, and how one of them is listed. Tests: `tests/local/deleted.rs`.
+//! Owns which jobs a log shows as deleted, and how one of them is listed. Tests: `cli/tests/local/deleted.rs`.
 
 use apis::Registry;
 use engine::{Job, Record, Scope, State};
 use model::{Fact, JobKey, Timestamp};
-use terminal::out::Failure;
 
-use local_run::jobs::{DELETED, Row, end_word};
-use local_run::records::{self, Flow, LogSource};
+use crate::phases::{DELETED, end_word};
+use crate::row::Row;
 
 /// A job that was deleted, as it was before its last record.
-pub(crate) struct Deleted {
+#[derive(Debug)]
+pub struct Deleted {
     /// The job.
-    pub(crate) key: JobKey,
+    pub key: JobKey,
     /// Its state before its last record.
-    pub(crate) job: Job,
+    pub job: Job,
     /// Time of that record.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 impl Deleted {
     /// Returns its row in a list of jobs.
-    pub(crate) fn row(&self, state: &State) -> Row {
+    pub fn row(&self, state: &State) -> Row {
         let row = Row::new(state, &self.key, &self.job);
         Row {
             phase: DELETED.to_owned(),
@@ -34,35 +34,24 @@ impl Deleted {
     }
 
     /// Returns the phase that it was in, and why.
-    pub(crate) fn last_words(&self) -> String {
+    pub fn last_words(&self) -> String {
         let word = end_word(&Registry::all(), &self.key, self.job.phase);
         let why = self.job.milestones.back().map(|milestone| &*milestone.message).filter(|why| !why.is_empty());
         why.map_or_else(|| format!("it was {word}"), |why| format!("it was {word}: {why}"))
     }
 }
 
-/// Folds a whole log. Returns its state, and the jobs that were deleted, in the order of their last records.
-pub(crate) fn fold(source: &LogSource) -> Result<(State, Vec<Deleted>), Failure> {
-    let mut deletions = Deletions::default();
-    let state = records::fold(source, &mut |state, record| {
-        deletions.take(state, record);
-        Ok(Flow::Go)
-    })?;
-    let deleted = deletions.finish(&state);
-    Ok((state, deleted))
-}
-
 /// Collects the deleted jobs from the records of a log.
-#[derive(Default)]
-pub(crate) struct Deletions {
+#[derive(Debug, Default)]
+pub struct Deletions {
     found: Vec<Deleted>,
     /// The job of the record before, if its object is gone: it is deleted once the state has forgotten it.
     last: Option<Deleted>,
 }
 
 impl Deletions {
-    /// Takes the next record and the state before it.
-    pub(crate) fn take(&mut self, before: &State, record: &Record) {
+    /// Adds the next record. `before`: the state before it.
+    pub fn take(&mut self, before: &State, record: &Record) {
         self.settle(before);
         let Scope::Job(key) = &record.scope else { return };
         let is_going = |job: &Job| job.known && (job.gone || record.facts.contains(&Fact::JobGone));
@@ -71,7 +60,7 @@ impl Deletions {
     }
 
     /// Returns the jobs that were deleted, in the order of their last records. `end` is the state after the last record.
-    pub(crate) fn finish(mut self, end: &State) -> Vec<Deleted> {
+    pub fn finish(mut self, end: &State) -> Vec<Deleted> {
         self.settle(end);
         self.found
     }

@@ -1,11 +1,12 @@
-//! Events in words. Decides nothing. Tests: through [`super`], and the golden outputs of `explain` and `history`.
+//! Events as text. Decides nothing. Tests: the golden outputs of `explain` and `history`.
 
 use std::fmt::Write as _;
 
-use model::{Decision, Event, JobKey, LossKind, ShareChange, ShareTarget, UserCounts};
+use engine::{scaling_words, storage};
+use model::{Decision, Event, JobKey, LossKind, ScalingStep, ShareChange, ShareTarget, UserCounts};
 
-/// An event in words; `None` for those that a phase change beside them says better.
-pub fn event_words(event: &Event) -> Option<String> {
+/// Returns an event as text; `None` for those that a phase change beside them says better.
+pub(crate) fn event_words(event: &Event) -> Option<String> {
     Some(match event {
         Event::Fenced => "this term takes the job over: its mirror is written first".to_owned(),
         Event::PodsPlanned { slots } => {
@@ -69,10 +70,10 @@ pub fn event_words(event: &Event) -> Option<String> {
             changes.iter().map(change).collect::<Vec<_>>().join("; ")
         }
         Event::Autoscaled(step) => match &step.scaling {
-            Some(scaling) => crate::autoscaler::words(scaling),
-            None => format!("autoscaler: {}", crate::autoscaler::step_words(step.next)),
+            Some(scaling) => scaling_words(scaling),
+            None => format!("autoscaler: {}", step_words(step.next)),
         },
-        Event::NodeDropped => crate::storage::DROPPED.to_owned(),
+        Event::NodeDropped => storage::DROPPED.to_owned(),
         Event::Dequeued { job, .. } => format!("{}/{} is dequeued", job.namespace, job.name),
         Event::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
             format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")
@@ -85,8 +86,8 @@ pub fn event_words(event: &Event) -> Option<String> {
     })
 }
 
-/// A change of a share, or of what it shall become, in words.
-pub fn share_words(change: &ShareChange) -> String {
+/// Returns a change of a share, or of its target, as text.
+pub(crate) fn share_words(change: &ShareChange) -> String {
     let mut text =
         if change.share.is_empty() { "holds no place".to_owned() } else { format!("may run {}", change.share) };
     if let Some(target) = &change.target {
@@ -99,6 +100,17 @@ pub fn share_words(change: &ShareChange) -> String {
     text
 }
 
+/// Returns the next step of an autoscaler as text.
+const fn step_words(next: ScalingStep) -> &'static str {
+    match next {
+        ScalingStep::Look { .. } => "measures again later",
+        ScalingStep::AwaitPods { .. } => "waits for pending pods",
+        ScalingStep::ReadLog | ScalingStep::Judge { .. } => "reads the log of a pod",
+        ScalingStep::RestartPods => "has pods restarted that were started for another number of pods",
+        ScalingStep::Rest => "ends",
+    }
+}
+
 const fn loss_words(kind: LossKind) -> &'static str {
     match kind {
         LossKind::Preempted => "preempted",
@@ -109,8 +121,8 @@ const fn loss_words(kind: LossKind) -> &'static str {
     }
 }
 
-/// Joins names; of more than a line holds, the first ones and their number.
-pub(super) fn named_list(names: &[String]) -> String {
+/// Joins names. Of more than a line holds, it gives the first ones and their number.
+pub(crate) fn named_list(names: &[String]) -> String {
     match names.len() {
         0..=6 => names.join(", "),
         n => format!("{}, ... ({n} in all)", names.get(..4).unwrap_or_default().join(", ")),
