@@ -165,7 +165,7 @@ impl Layout {
         })
     }
 
-    /// Epochs there are, live or not.
+    /// Returns the epochs that have a directory, live or not.
     pub(super) fn epochs(&self) -> Result<Vec<u64>, Error> {
         let fail = |e| Error::io("list", &self.dir, e);
         let mut epochs = Vec::new();
@@ -176,13 +176,19 @@ impl Layout {
         Ok(epochs)
     }
 
-    /// Removes every epoch but the live one: leftovers of a compaction that was interrupted.
-    pub(super) fn sweep(&self, live: u64) -> Result<(), Error> {
-        for epoch in self.epochs()?.into_iter().filter(|n| *n != live) {
-            self.remove_epoch(epoch)?;
-            self.drop_evidence(epoch)?;
+    /// Removes epochs that are not live, each with its evidence.
+    pub(super) fn remove_epochs(&self, epochs: &[u64]) -> Result<(), Error> {
+        for epoch in epochs {
+            self.remove_epoch(*epoch)?;
+            self.drop_evidence(*epoch)?;
         }
         Ok(())
+    }
+
+    /// Removes every epoch but the live one: leftovers of a compaction that was interrupted.
+    pub(super) fn sweep(&self, live: u64) -> Result<(), Error> {
+        let leftovers: Vec<u64> = self.epochs()?.into_iter().filter(|epoch| *epoch != live).collect();
+        self.remove_epochs(&leftovers)
     }
 
     pub(super) fn remove_epoch(&self, epoch: u64) -> Result<(), Error> {
@@ -191,6 +197,14 @@ impl Layout {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         })
+    }
+
+    /// Refuses a directory that holds no log.
+    pub(super) fn check_is_log(&self) -> Result<(), Error> {
+        if self.dir.join(CURRENT).exists() {
+            return Ok(());
+        }
+        Err(Error::NotALog { path: self.dir.clone(), reason: "no log is there" })
     }
 
     /// Refuses a directory that is not a log and not empty, so that a mistyped path is left alone.

@@ -15,21 +15,23 @@
 mod copy;
 mod engine;
 mod examine;
+mod inventory;
 mod layout;
 mod links;
 pub mod medium;
 mod open;
+mod opening;
 mod raw;
 mod recent;
 mod store;
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use model::Position;
 
-use self::layout::{Layout, read_head};
+use self::inventory::Inventory;
+use self::layout::Layout;
 use self::medium::{Direct, Medium};
 use crate::digest::Head;
 use crate::error::{Damage, Error};
@@ -98,21 +100,10 @@ impl SledLog {
         if options.read_only {
             return Self::open_copy(dir);
         }
-        if !options.must_exist {
-            fs::create_dir_all(dir).map_err(|e| Error::io("create", dir, e))?;
-        } else if !dir.join("current").exists() {
-            return Err(Error::NotALog { path: dir.to_owned(), reason: "no log is there" });
-        }
         let layout = Layout::new(dir, medium);
-        if layout.live()?.is_none() {
-            layout.check_unused()?;
-        }
-        let lock = layout.lock()?;
-        let stored = read_head(dir)?;
-        let log = match layout.live()? {
-            None => open::begin(&layout, stored, lock)?,
-            Some(live) => open::reopen(&layout, live, stored, options.verify, &lock)?,
-        };
+        let lock = open::claim(&layout, options.must_exist)?;
+        let opening = opening::decide(&Inventory::read(&layout)?, options.verify);
+        let log = open::execute(&layout, opening, options.verify, lock)?;
         Ok(Self(Box::new(log)))
     }
 
