@@ -1,7 +1,7 @@
-//! A log in memory: the reference back end, and the "disk" simulations crash, copy, cut and damage.
+//! A log in memory: the reference back end, and the "disk" that simulations crash and copy.
 //!
 //! Owns [`MemoryDisk`], which outlives the handles opened on it, and [`MemoryLog`], the handle. Blocks are encoded and
-//! verified exactly as on disk, so what a test does to them means the same here. Tests: `tests/conformance.rs`.
+//! verified exactly as on disk. Tests: `tests/conformance.rs`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl MemoryDisk {
     /// Opens the log on this disk, verifying all of it.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another handle is open, [`Error::Damaged`] when the disk was tampered with.
+    /// [`Error::Locked`] while another handle is open, [`Error::Damaged`] when a block does not verify.
     pub fn open(&self) -> Result<MemoryLog, Error> {
         self.open_with(Verify::Full)
     }
@@ -70,58 +70,6 @@ impl MemoryDisk {
         let live = Arc::new(Mutex::new(lock(&contents.live).clone()));
         let contents = Contents { live, head: contents.head, cached_state: contents.cached_state.clone(), open: false };
         Self { contents: Arc::new(Mutex::new(contents)) }
-    }
-
-    /// Loses everything, the stored head included. Open handles go on writing to the lost contents.
-    pub fn lose(&self) {
-        let mut contents = lock(&self.contents);
-        contents.live = Arc::default();
-        contents.head = None;
-        contents.cached_state = None;
-    }
-
-    /// Loses the stored head, as a power failure may.
-    pub fn forget_head(&self) {
-        lock(&self.contents).head = None;
-    }
-
-    /// Returns the stored head.
-    #[must_use]
-    pub fn stored_head(&self) -> Option<Head> {
-        lock(&self.contents).head
-    }
-
-    /// Keys of the stored blocks, in order.
-    #[must_use]
-    pub fn keys(&self) -> Vec<BlockKey> {
-        lock(&lock(&self.contents).live).keys().copied().collect()
-    }
-
-    /// Loses one block; the stored head stays. Returns false if there was none.
-    pub fn cut(&self, key: BlockKey) -> bool {
-        lock(&lock(&self.contents).live).remove(&key).is_some()
-    }
-
-    /// Flips the bits of `mask` in one byte of a block. Gives whether there is such a byte and it changed.
-    pub fn damage(&self, key: BlockKey, offset: usize, mask: u8) -> bool {
-        let contents = lock(&self.contents);
-        let mut map = lock(&contents.live);
-        let Some(block) = map.get_mut(&key) else { return false };
-        let mut bytes = block.to_vec();
-        let Some(byte) = bytes.get_mut(offset) else { return false };
-        *byte ^= mask;
-        *block = bytes.into();
-        mask != 0
-    }
-
-    /// Exchanges the bytes of two blocks. Gives whether both are there.
-    pub fn swap(&self, one: BlockKey, other: BlockKey) -> bool {
-        let contents = lock(&self.contents);
-        let mut map = lock(&contents.live);
-        let (Some(a), Some(b)) = (map.get(&one).cloned(), map.get(&other).cloned()) else { return false };
-        map.insert(one, b);
-        map.insert(other, a);
-        true
     }
 }
 
@@ -197,16 +145,6 @@ struct MemoryStore {
     blocks: MemoryBlocks,
 }
 
-impl MemoryStore {
-    /// Changes what is beside the blocks, unless the disk was lost under this handle.
-    fn change(&self, change: impl FnOnce(&mut Contents)) {
-        let mut contents = lock(&self.disk.contents);
-        if Arc::ptr_eq(&contents.live, &self.blocks.map) {
-            change(&mut contents);
-        }
-    }
-}
-
 impl Drop for MemoryStore {
     fn drop(&mut self) {
         lock(&self.disk.contents).open = false;
@@ -229,12 +167,12 @@ impl Store for MemoryStore {
     }
 
     fn store_head(&mut self, head: Head) -> Result<(), Error> {
-        self.change(|contents| contents.head = Some(head));
+        lock(&self.disk.contents).head = Some(head);
         Ok(())
     }
 
     fn cache_state(&mut self, pieces: &[Vec<u8>]) -> Result<(), Error> {
-        self.change(|contents| contents.cached_state = Some(pieces.concat().into()));
+        lock(&self.disk.contents).cached_state = Some(pieces.concat().into());
         Ok(())
     }
 

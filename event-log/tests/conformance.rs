@@ -3,10 +3,11 @@
 mod support;
 
 use event_log::{
-    Checkpoint, Digest, Error, EventLog as _, Fault, FaultyLog, Head, MAX_BODY_BYTES, MemoryDisk, MemoryLog, NewRecord,
-    Options, SledLog, Verify,
+    Checkpoint, Digest, Error, EventLog as _, Fault, FaultyLog, Head, MAX_BODY_BYTES, MemoryLog, NewRecord, Options,
+    SledLog, Verify,
 };
 use model::{Position, Term};
+use support::raw_disk::RawDisk;
 use support::{InMemory, OnDisk, Place, append_next, body, check_contents, checkpoint_at, fill, frames};
 
 fn an_empty_log_is_empty<P: Place>() {
@@ -292,14 +293,14 @@ fn memory_logs_are_copied_and_truncated() {
     assert_eq!(disk.open().unwrap().head().position, Position(105));
 }
 
-fn closed_disk(records: u64) -> MemoryDisk {
-    let disk = MemoryDisk::default();
+fn closed_disk(records: u64) -> RawDisk {
+    let disk = RawDisk::default();
     fill(&mut disk.open().unwrap(), records);
     disk
 }
 
 #[test]
-fn any_block_lost_or_exchanged_in_memory_is_damage() {
+fn any_block_lost_or_exchanged_is_damage() {
     let disk = closed_disk(120);
     let keys = disk.keys();
     for (n, key) in keys.iter().enumerate() {
@@ -315,7 +316,7 @@ fn any_block_lost_or_exchanged_in_memory_is_damage() {
 }
 
 #[test]
-fn any_flipped_bit_in_memory_is_damage_and_named_exactly() {
+fn any_flipped_bit_is_damage_and_named_exactly() {
     let disk = closed_disk(40);
     for key in disk.keys() {
         for offset in 0.. {
@@ -334,7 +335,7 @@ fn any_flipped_bit_in_memory_is_damage_and_named_exactly() {
 
 #[test]
 fn a_torn_group_goes_unless_it_was_acknowledged() {
-    let disk = MemoryDisk::default();
+    let disk = RawDisk::default();
     let mut log = disk.open().unwrap();
     fill(&mut log, 10);
     let before = log.head();
@@ -352,17 +353,6 @@ fn a_torn_group_goes_unless_it_was_acknowledged() {
         fill(&mut log, 80);
         check_contents(&log, Head::default());
     }
-}
-
-#[test]
-fn a_lost_disk_is_an_empty_one() {
-    let disk = closed_disk(10);
-    let mut log = disk.open().unwrap();
-    disk.lose();
-    append_next(&mut log, 1).unwrap();
-    drop(log);
-    assert_eq!(disk.open().unwrap().head(), Head::default());
-    assert_eq!(disk.stored_head(), Some(Head::default()));
 }
 
 #[test]

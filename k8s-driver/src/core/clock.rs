@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use model::Timestamp;
-use tokio::sync::Notify;
 
 /// Maximum sleep: a clock that is set forward is noticed within this time.
 const MAX_SLEEP: Duration = Duration::from_secs(5);
@@ -15,50 +14,47 @@ const MAX_SLEEP: Duration = Duration::from_secs(5);
 const STEP_MS: u64 = 1_000;
 
 /// A clock. After the wall clock was set back it advances by the elapsed time.
-#[derive(Debug)]
 pub struct Clock {
+    /// The wall clock: returns the time since 1970.
+    wall: Box<dyn Fn() -> Duration + Send + Sync>,
     state: Mutex<State>,
-    moved: Notify,
 }
 
 #[derive(Debug)]
 struct State {
-    offset_ms: u64,
     /// Milliseconds by which the wall clock was set back and not forward again.
     set_back_ms: u64,
     last: Timestamp,
     last_at: Instant,
 }
 
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clock").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
 impl Clock {
     /// Returns the machine's clock.
     pub fn system() -> Arc<Self> {
-        let state = State { offset_ms: 0, set_back_ms: 0, last: Timestamp::default(), last_at: Instant::now() };
-        Arc::new(Self { state: Mutex::new(state), moved: Notify::new() })
+        Self::over(|| SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// Returns a clock over a wall clock, which returns the time since 1970.
+    pub(crate) fn over(wall: impl Fn() -> Duration + Send + Sync + 'static) -> Arc<Self> {
+        let state = State { set_back_ms: 0, last: Timestamp::default(), last_at: Instant::now() };
+        Arc::new(Self { wall: Box::new(wall), state: Mutex::new(state) })
     }
 
     /// Returns the present time.
     pub fn now(&self) -> Timestamp {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.state().at(millis(wall), Instant::now())
-    }
-
-    /// Moves the clock forward, as tests of waiting do; sleepers notice.
-    pub fn advance(&self, by: Duration) {
-        let mut state = self.state();
-        state.offset_ms = state.offset_ms.saturating_add(millis(by));
-        drop(state);
-        self.moved.notify_waiters();
+        self.state().at(millis((self.wall)()), Instant::now())
     }
 
     /// Sleeps until `at`, or for at most [`MAX_SLEEP`].
     pub async fn sleep_until(&self, at: Option<Timestamp>) {
-        let moved = self.moved.notified();
         let wait = at.map_or(MAX_SLEEP, |at| Duration::from_millis(at.since_ms(self.now())).min(MAX_SLEEP));
-        tokio::select! {
-            () = moved => {}
-            () = tokio::time::sleep(wait) => {}
-        }
+        tokio::time::sleep(wait).await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -71,7 +67,7 @@ impl State {
     fn at(&mut self, wall_ms: u64, instant: Instant) -> Timestamp {
         let passed = millis(instant.saturating_duration_since(self.last_at));
         let expected = self.last.plus_ms(passed);
-        let wall = Timestamp(wall_ms.saturating_add(self.offset_ms));
+        let wall = Timestamp(wall_ms);
         if wall >= expected {
             // Never set back, or forward again.
             self.set_back_ms = 0;
@@ -95,12 +91,14 @@ fn millis(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     #[test]
     fn a_clock_that_is_set_back_goes_on_by_the_time_that_passes() {
         let start = Instant::now();
-        let mut state = State { offset_ms: 0, set_back_ms: 0, last: Timestamp(0), last_at: start };
+        let mut state = State { set_back_ms: 0, last: Timestamp(0), last_at: start };
         let after = |ms| start + Duration::from_millis(ms);
         assert_eq!(state.at(10_000, after(0)), Timestamp(10_000));
         assert_eq!(state.at(10_500, after(500)), Timestamp(10_500));
@@ -117,13 +115,17 @@ mod tests {
         // A little slow, and never backwards.
         assert_eq!(state.at(19_900, after(10_000)), Timestamp(19_900));
         assert_eq!(state.at(19_800, after(10_010)), Timestamp(19_900));
-        state.offset_ms = 60_000;
-        assert_eq!(state.at(20_001, after(10_100)), Timestamp(80_001));
+        // Set forward.
+        assert_eq!(state.at(80_001, after(10_100)), Timestamp(80_001));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sleepers_notice_when_the_clock_is_moved() {
-        let clock = Clock::system();
+    async fn sleepers_notice_when_the_wall_clock_is_set_forward() {
+        let wall = Arc::new(AtomicU64::new(1_000));
+        let clock = Clock::over({
+            let wall = Arc::clone(&wall);
+            move || Duration::from_millis(wall.load(Ordering::SeqCst))
+        });
         let until = clock.now().plus_ms(3_600_000);
         let sleeper = tokio::spawn({
             let clock = Arc::clone(&clock);
@@ -134,7 +136,9 @@ mod tests {
             }
         });
         tokio::task::yield_now().await;
-        clock.advance(Duration::from_secs(3_600));
+        let start = tokio::time::Instant::now();
+        wall.fetch_add(3_600_000, Ordering::SeqCst);
         sleeper.await.unwrap();
+        assert!(start.elapsed() <= MAX_SLEEP);
     }
 }

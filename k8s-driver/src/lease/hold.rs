@@ -101,11 +101,6 @@ impl LeaseHold {
         self.shared.over.cancelled().await;
     }
 
-    /// Returns why the hold ended, for a message; `None` while it lasts.
-    pub fn why_lost(&self) -> Option<String> {
-        self.shared.is_over().then(|| self.shared.lost().to_string())
-    }
-
     /// Runs writes while the hold lasts, renewals included. Drops them when it ends first, which closes their streams, and
     /// returns `None`.
     pub async fn within<F: Future>(&self, write: F) -> Option<F::Output> {
