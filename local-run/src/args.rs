@@ -209,16 +209,30 @@ pub(crate) fn is_one_job(objects: &[Value]) -> bool {
     objects.iter().filter(|object| registry.serves_jobs(&Resource::of(object))).count() == 1
 }
 
+/// Why the value of an option cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum OptionError {
+    /// It is no duration.
+    #[error(transparent)]
+    Duration(#[from] settings::duration::Error),
+    /// A time limit of 0.
+    #[error("a time limit must be longer than 0; without the option there is none")]
+    NoTime,
+    /// It is no limit of restarts.
+    #[error("a number of restarts, or `none`")]
+    RestartLimit,
+}
+
 /// Reads the value of `--timeout`.
-fn time_limit(text: &str) -> Result<u64, String> {
+fn time_limit(text: &str) -> Result<u64, OptionError> {
     match duration(text)? {
-        0 => Err("a time limit must be longer than 0; without the option there is none".to_owned()),
+        0 => Err(OptionError::NoTime),
         limit => Ok(limit),
     }
 }
 
 /// Reads the value of `--restart-limit`.
-fn restart_limit(text: &str) -> Result<String, String> {
+fn restart_limit(text: &str) -> Result<String, OptionError> {
     let known = text == "none" || text.parse::<u32>().is_ok();
-    known.then(|| text.to_owned()).ok_or_else(|| "a number of restarts, or `none`".to_owned())
+    known.then(|| text.to_owned()).ok_or(OptionError::RestartLimit)
 }

@@ -12,6 +12,20 @@ use terminal::out::Failure;
 
 use crate::command::CommandArgs;
 
+/// Why there is no number of GPUs to claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum GpuCountError {
+    /// The value of `--gpus` cannot be read.
+    #[error("a number of GPUs, or `auto` for all that are free")]
+    Unreadable,
+    /// Fewer are free than are needed.
+    #[error("{free} are free on this machine. --gpus {needed} claims them all the same")]
+    NotFree { free: u32, needed: u32 },
+    /// `--gpus` names fewer than are needed.
+    #[error("--gpus gives it {0}")]
+    TooFew(u32),
+}
+
 /// Value of `--gpus`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GpuCount {
@@ -22,15 +36,12 @@ pub(crate) enum GpuCount {
 }
 
 impl FromStr for GpuCount {
-    type Err = String;
+    type Err = GpuCountError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, GpuCountError> {
         match text {
             "auto" => Ok(Self::Auto),
-            _ => text
-                .parse()
-                .map(Self::Number)
-                .map_err(|_| "a number of GPUs, or `auto` for all that are free".to_owned()),
+            _ => text.parse().map(Self::Number).map_err(|_| GpuCountError::Unreadable),
         }
     }
 }
@@ -75,20 +86,20 @@ pub(crate) fn hints(manifests: &[Value]) -> Vec<String> {
     manifests.iter().filter_map(hint).collect()
 }
 
-fn count(wanted: Option<GpuCount>, needed: u32, free: &dyn Fn() -> u32) -> Result<Option<u32>, String> {
+fn count(wanted: Option<GpuCount>, needed: u32, free: &dyn Fn() -> u32) -> Result<Option<u32>, GpuCountError> {
     let count = match wanted {
         None if needed == 0 => return Ok(None),
         None => {
             let free = free();
             if free < needed {
-                return Err(format!("{free} are free on this machine. --gpus {needed} claims them all the same"));
+                return Err(GpuCountError::NotFree { free, needed });
             }
             return Ok(Some(needed));
         }
         Some(GpuCount::Auto) => free(),
         Some(GpuCount::Number(count)) => count,
     };
-    if count < needed { Err(format!("--gpus gives it {count}")) } else { Ok(Some(count)) }
+    if count < needed { Err(GpuCountError::TooFew(count)) } else { Ok(Some(count)) }
 }
 
 #[cfg(test)]
@@ -101,16 +112,17 @@ mod tests {
         for (wanted, needed, want) in [
             (None, 0, Ok(None)),
             (None, 2, Ok(Some(2))),
-            (None, 4, Err("3 are free on this machine. --gpus 4 claims them all the same".to_owned())),
+            (None, 4, Err("3 are free on this machine. --gpus 4 claims them all the same")),
             (auto, 0, Ok(Some(3))),
             (auto, 2, Ok(Some(3))),
-            (auto, 4, Err("--gpus gives it 3".to_owned())),
+            (auto, 4, Err("--gpus gives it 3")),
             (number(4), 4, Ok(Some(4))),
-            (number(1), 2, Err("--gpus gives it 1".to_owned())),
+            (number(1), 2, Err("--gpus gives it 1")),
         ] {
-            assert_eq!(count(wanted, needed, &|| 3), want, "{wanted:?} {needed}");
+            let counted = count(wanted, needed, &|| 3).map_err(|error| error.to_string());
+            assert_eq!(counted, want.map_err(str::to_owned), "{wanted:?} {needed}");
         }
         assert_eq!("auto".parse(), Ok(GpuCount::Auto));
-        assert!("some".parse::<GpuCount>().unwrap_err().contains("`auto`"));
+        assert!("some".parse::<GpuCount>().unwrap_err().to_string().contains("`auto`"));
     }
 }

@@ -11,21 +11,22 @@ use terminal::out::{self, Failure};
 ///
 /// # Errors
 /// Returns an error if the text is no duration.
-pub fn duration(text: &str) -> Result<u64, String> {
-    settings::duration::parse_ms(text).map_err(|e| e.to_string())
+pub fn duration(text: &str) -> Result<u64, settings::duration::Error> {
+    settings::duration::parse_ms(text)
 }
+
+/// A setting on the command line that has no name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}: a name must come before =")]
+pub struct NamelessFlag(String);
 
 /// Reads `NAME=VALUE`; a name alone is switched on.
 ///
 /// # Errors
 /// Returns an error if there is no name.
-pub fn flag(text: &str) -> Result<(String, String), String> {
+pub fn flag(text: &str) -> Result<(String, String), NamelessFlag> {
     let (name, value) = text.split_once('=').unwrap_or((text, "true"));
-    if name.is_empty() {
-        Err(format!("{text}: a name must come before ="))
-    } else {
-        Ok((name.to_owned(), value.to_owned()))
-    }
+    if name.is_empty() { Err(NamelessFlag(text.to_owned())) } else { Ok((name.to_owned(), value.to_owned())) }
 }
 
 /// Returns the settings that flags make.

@@ -16,6 +16,11 @@ use terminal::out::Failure;
 use crate::origins::Origins;
 use crate::peers::api_of_pod;
 
+/// The workspace of a pod cannot be filled.
+#[derive(Debug, thiserror::Error)]
+#[error("its workspace cannot be filled: {0}")]
+struct WorkspaceError(Failure);
+
 /// Returns what uploads the working directory of a pod's job, without the data directory. Jobs of the run's own have `workdir`.
 pub(crate) fn of_directory(registry: Registry, origins: Origins, workdir: Option<&Path>, data_dir: &Path) -> Prepare {
     let own = workdir.map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -23,7 +28,7 @@ pub(crate) fn of_directory(registry: Registry, origins: Origins, workdir: Option
     Arc::new(move |pod, path_in| {
         let directory = origins.workdir(pod).unwrap_or_else(|| own.clone());
         let upload = || upload(&registry, pod, path_in, (&directory, &data_dir));
-        upload().map_err(|error| format!("its workspace cannot be filled: {error}"))
+        Ok(upload().map_err(WorkspaceError)?)
     })
 }
 

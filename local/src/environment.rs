@@ -12,6 +12,38 @@ use crate::names::Names;
 use crate::objects::{ObjectKind, Objects};
 use crate::pod::{Container, EnvSource, EnvVar, KeyRef, Pod, ResourceFieldRef};
 
+/// Why the environment of a container cannot be made, as a kubelet words it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EnvironmentError {
+    /// An object that is not optional is missing.
+    #[error("{} \"{name}\" not found", kind.word())]
+    NotFound { kind: ObjectKind, name: String },
+    /// A key that is not optional is missing.
+    #[error("couldn't find key {key} in {} \"{name}\"", kind.word())]
+    NoKey { kind: ObjectKind, name: String, key: String },
+    /// A variable cannot have this name.
+    #[error("env: {0:?} is not a name of an environment variable")]
+    Name(String),
+    /// The source of a variable's value is not known here.
+    #[error("env {0}: this kind of valueFrom is not supported on this machine")]
+    Source(String),
+    /// A field that no container can refer to.
+    #[error("fieldRef: {0} is not a field that a container can refer to")]
+    Field(String),
+    /// A reference names a container that the pod does not have.
+    #[error("resourceFieldRef: the pod has no container {0:?}")]
+    NoContainer(String),
+    /// A reference names neither a limit nor a request.
+    #[error("resourceFieldRef: {0:?} is not limits.* or requests.*")]
+    Resource(String),
+    /// An amount cannot be read.
+    #[error("{resource}: {value} is not a quantity")]
+    Quantity { resource: String, value: Value },
+    /// An amount cannot be divided by this.
+    #[error("resourceFieldRef: a divisor cannot be {0:?}")]
+    Divisor(Option<Value>),
+}
+
 /// Variables that references are resolved against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReferenceContext<'a> {
@@ -22,13 +54,12 @@ pub(crate) struct ReferenceContext<'a> {
 }
 
 /// The variables of a container, in order, each name once. `given` are this runtime's own, which the pod's win over.
-/// The error is a message as a kubelet words it.
 pub(crate) fn of_container(
     scope: ReferenceContext<'_>,
     container: &Container,
     given: &[(String, String)],
     names: &mut Names,
-) -> Result<Vec<(String, String)>, String> {
+) -> Result<Vec<(String, String)>, EnvironmentError> {
     let namespace = &scope.pod.metadata.namespace;
     let mut built = Built::default();
     for (name, value) in given {
@@ -48,13 +79,15 @@ pub(crate) fn of_container(
                     }
                 }
                 None if reference.optional => {}
-                None => return Err(format!("{} \"{}\" not found", source.word(), reference.name)),
+                None => {
+                    return Err(EnvironmentError::NotFound { kind: source, name: reference.name.clone() });
+                }
             }
         }
     }
     for variable in &container.env {
         if !is_variable_name(&variable.name) {
-            return Err(format!("env: {:?} is not a name of an environment variable", variable.name));
+            return Err(EnvironmentError::Name(variable.name.clone()));
         }
         if let Some((value, replace_names)) = value_of(scope, container, variable, &built)? {
             built.set(&variable.name, value, replace_names);
@@ -95,7 +128,7 @@ fn value_of(
     container: &Container,
     variable: &EnvVar,
     earlier: &Built,
-) -> Result<Option<(String, bool)>, String> {
+) -> Result<Option<(String, bool)>, EnvironmentError> {
     let Some(source) = &variable.value_from else {
         return Ok(Some((expand(&variable.value, |name| earlier.get(name)), true)));
     };
@@ -104,23 +137,25 @@ fn value_of(
         EnvSource { resource_field_ref: Some(field), .. } => Ok(Some((resource_of(scope, container, field)?, false))),
         EnvSource { config_map_key_ref: Some(key), .. } => key_of(scope, ObjectKind::ConfigMap, key),
         EnvSource { secret_key_ref: Some(key), .. } => key_of(scope, ObjectKind::Secret, key),
-        EnvSource { .. } => {
-            Err(format!("env {}: this kind of valueFrom is not supported on this machine", variable.name))
-        }
+        EnvSource { .. } => Err(EnvironmentError::Source(variable.name.clone())),
     }
 }
 
-fn key_of(scope: ReferenceContext<'_>, source: ObjectKind, key: &KeyRef) -> Result<Option<(String, bool)>, String> {
+fn key_of(
+    scope: ReferenceContext<'_>,
+    source: ObjectKind,
+    key: &KeyRef,
+) -> Result<Option<(String, bool)>, EnvironmentError> {
     let data = scope.objects.get(source, &scope.pod.metadata.namespace, &key.name);
     match (data, data.and_then(|data| data.get(&key.key))) {
         (_, Some(value)) => Ok(Some((String::from_utf8_lossy(value).into_owned(), source == ObjectKind::ConfigMap))),
         _ if key.optional => Ok(None),
-        (None, None) => Err(format!("{} \"{}\" not found", source.word(), key.name)),
-        (Some(_), None) => Err(format!("couldn't find key {} in {} \"{}\"", key.key, source.word(), key.name)),
+        (None, None) => Err(EnvironmentError::NotFound { kind: source, name: key.name.clone() }),
+        (Some(_), None) => Err(EnvironmentError::NoKey { kind: source, name: key.name.clone(), key: key.key.clone() }),
     }
 }
 
-fn field_of(scope: ReferenceContext<'_>, path: &str) -> Result<String, String> {
+fn field_of(scope: ReferenceContext<'_>, path: &str) -> Result<String, EnvironmentError> {
     let metadata = &scope.pod.metadata;
     let subscript = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
     let text = match path {
@@ -137,7 +172,7 @@ fn field_of(scope: ReferenceContext<'_>, path: &str) -> Result<String, String> {
             } else if let Some(key) = subscript("metadata.annotations['") {
                 metadata.annotations.get(&key)
             } else {
-                return Err(format!("fieldRef: {path} is not a field that a container can refer to"));
+                return Err(EnvironmentError::Field(path.to_owned()));
             };
             return Ok(map.cloned().unwrap_or_default());
         }
@@ -145,26 +180,29 @@ fn field_of(scope: ReferenceContext<'_>, path: &str) -> Result<String, String> {
     Ok(text.clone())
 }
 
-fn resource_of(scope: ReferenceContext<'_>, own: &Container, field: &ResourceFieldRef) -> Result<String, String> {
+fn resource_of(
+    scope: ReferenceContext<'_>,
+    own: &Container,
+    field: &ResourceFieldRef,
+) -> Result<String, EnvironmentError> {
     let spec = &scope.pod.spec;
     let container = if field.container_name.is_empty() {
         own
     } else {
         let mut all = spec.containers.iter().chain(&spec.init_containers);
         all.find(|container| container.name == field.container_name)
-            .ok_or_else(|| format!("resourceFieldRef: the pod has no container {:?}", field.container_name))?
+            .ok_or_else(|| EnvironmentError::NoContainer(field.container_name.clone()))?
     };
-    let (side, resource) = field
-        .resource
-        .split_once('.')
-        .ok_or_else(|| format!("resourceFieldRef: {:?} is not limits.* or requests.*", field.resource))?;
+    let unknown = || EnvironmentError::Resource(field.resource.clone());
+    let (side, resource) = field.resource.split_once('.').ok_or_else(unknown)?;
     let resources = &container.resources;
     let found = match side {
         "limits" => resources.limits.get(resource),
         "requests" => resources.requests.get(resource).or_else(|| resources.limits.get(resource)),
-        _ => return Err(format!("resourceFieldRef: {:?} is not limits.* or requests.*", field.resource)),
+        _ => return Err(unknown()),
     };
-    let read = |value: &Value| Quantity::read(value).ok_or_else(|| format!("{resource}: {value} is not a quantity"));
+    let unreadable = |value: &Value| EnvironmentError::Quantity { resource: resource.to_owned(), value: value.clone() };
+    let read = |value: &Value| Quantity::read(value).ok_or_else(|| unreadable(value));
     let quantity = match found {
         Some(value) => read(value)?,
         // Without a limit a container may use all there is.
@@ -180,7 +218,7 @@ fn resource_of(scope: ReferenceContext<'_>, own: &Container, field: &ResourceFie
     quantity
         .in_units_of(divisor)
         .map(|units| units.to_string())
-        .ok_or_else(|| format!("resourceFieldRef: a divisor cannot be {:?}", field.divisor))
+        .ok_or_else(|| EnvironmentError::Divisor(field.divisor.clone()))
 }
 
 fn machine_has(resource: &str) -> Quantity {
@@ -219,7 +257,8 @@ mod tests {
         let peer = names.address("ns", "j-w-1").to_string();
         let scope = ReferenceContext { pod: &pod, objects: &objects, pod_ip: "127.9.9.9", host_ip: "127.0.0.1" };
         let given = [("GIVEN".to_owned(), "g".to_owned())];
-        let all = of_container(scope, &pod.spec.containers[0], &given, &mut names)?;
+        let all = of_container(scope, &pod.spec.containers[0], &given, &mut names);
+        let all = all.map_err(|error| error.to_string())?;
         Ok(all.into_iter().skip(1).map(|(name, value)| format!("{name}={value}").replace(&peer, "PEER")).collect())
     }
 

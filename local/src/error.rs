@@ -4,6 +4,9 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use crate::execution::ExecutionError;
+use crate::gpus::GpuError;
+
 /// Error that keeps pods from being run on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,8 +35,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The GPUs asked for are not to be had.
-    #[error("{0}")]
-    Gpus(String),
+    #[error(transparent)]
+    Gpus(#[from] GpuError),
     /// Other runs have every loopback network.
     #[error("every loopback address for pods is taken by other runs on this machine: wait for one of them to end")]
     NoNetwork,
@@ -55,8 +58,8 @@ pub enum Error {
         container: String,
     },
     /// A program cannot be started in a container.
-    #[error("{0}")]
-    NotStarted(String),
+    #[error(transparent)]
+    NotStarted(#[from] ExecutionError),
     /// No such pod runs.
     #[error("pod {namespace}/{name} does not run here")]
     NoSuchPod {

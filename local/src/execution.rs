@@ -16,6 +16,22 @@ use crate::handle::Hub;
 use crate::wire::{self, Program, ShimNote, Streams};
 use crate::{SHIM_COMMAND, tree};
 
+/// Why a program cannot be started in a container.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutionError {
+    /// Its shim cannot be started, or has ended.
+    #[error("cannot start a program in container {container}: {source}")]
+    Shim {
+        /// The container.
+        container: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program cannot be started, in the words of its shim.
+    #[error("{0}")]
+    Program(String),
+}
+
 /// Ends an execution.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop(Arc<Mutex<Option<ChildStdin>>>);
@@ -54,8 +70,13 @@ impl fmt::Debug for Execution {
 
 impl Execution {
     /// Starts a program. Returns once it runs.
-    pub(crate) fn start(hub: &Hub, pod: (&str, &str), container: &str, mut program: Program) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("cannot start a program in container {container}: {error}");
+    pub(crate) fn start(
+        hub: &Hub,
+        pod: (&str, &str),
+        container: &str,
+        mut program: Program,
+    ) -> Result<Self, ExecutionError> {
+        let failed = |source: io::Error| ExecutionError::Shim { container: container.to_owned(), source };
         let (stdin_reader, stdin) = io::pipe().map_err(failed)?;
         let (stdout, stdout_writer) = io::pipe().map_err(failed)?;
         let (stderr, stderr_writer) = io::pipe().map_err(failed)?;
@@ -87,7 +108,7 @@ impl Execution {
         drop(kept);
         match begun {
             Ok(Some(ShimNote::Running { .. })) => Ok(execution),
-            Ok(Some(ShimNote::NotStarted { message })) => Err(message),
+            Ok(Some(ShimNote::NotStarted { message })) => Err(ExecutionError::Program(message)),
             Ok(Some(ShimNote::Exited { .. }) | None) | Err(_) => {
                 Err(failed(io::Error::other("its supervisor has ended")))
             }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 
 use crate::claims::{Claim, claim};
 
@@ -16,6 +17,46 @@ pub(crate) struct Gpus {
     held: BTreeMap<String, Vec<usize>>,
     /// Other runs of this machine cannot take these GPUs while they are held.
     claims: Vec<Claim>,
+}
+
+/// Why GPUs cannot be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// The environment does not allow as many.
+    #[error("--gpus {count}: CUDA_VISIBLE_DEVICES=\"{list}\" allows {allowed}")]
+    NotVisible {
+        /// Number that is wanted.
+        count: u32,
+        /// Value of the variable.
+        list: String,
+        /// Number of GPUs in it.
+        allowed: usize,
+    },
+    /// A claim cannot be made.
+    #[error("--gpus {count}: GPU {gpu} cannot be claimed: {source}")]
+    Claim {
+        /// Number that is wanted.
+        count: u32,
+        /// The GPU, as the whole machine numbers it.
+        gpu: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Other processes hold too many.
+    #[error(
+        "--gpus {count}: {free} of {all} GPUs are free: {}. Wait for their holder to end, or request fewer",
+        holders.join(", ")
+    )]
+    Held {
+        /// Number that is wanted.
+        count: u32,
+        /// Number of GPUs that are free.
+        free: usize,
+        /// Number of GPUs that are allowed.
+        all: usize,
+        /// Each of the others, and its holder.
+        holders: Vec<String>,
+    },
 }
 
 /// GPUs that a run may take, by the environment it was started in.
@@ -91,8 +132,8 @@ impl Gpus {
     /// Takes `count` GPUs that no other run of this machine has, the first ones first.
     ///
     /// # Errors
-    /// When there are not as many; the message names those that are held, and by which process.
-    pub(crate) fn claim(count: u32, visible: &VisibleGpus) -> Result<Self, String> {
+    /// When there are not as many; the error names those that are held, and by which process.
+    pub(crate) fn claim(count: u32, visible: &VisibleGpus) -> Result<Self, GpuError> {
         let mut gpus = Self::of(Vec::new(), Vec::new());
         gpus.claim_more(count, visible)?;
         Ok(gpus)
@@ -102,14 +143,13 @@ impl Gpus {
     ///
     /// # Errors
     /// When all together are fewer than `count`.
-    pub(crate) fn claim_more(&mut self, count: u32, visible: &VisibleGpus) -> Result<u32, String> {
+    pub(crate) fn claim_more(&mut self, count: u32, visible: &VisibleGpus) -> Result<u32, GpuError> {
         let wanted = usize::try_from(count).unwrap_or(usize::MAX);
         let own = u32::try_from(self.devices.len()).unwrap_or(u32::MAX);
         let candidates = visible.candidates(count.saturating_add(own));
         if candidates.len() < wanted {
-            let list = visible.devices.as_deref().unwrap_or_default();
-            let there = candidates.len();
-            return Err(format!("--gpus {count}: CUDA_VISIBLE_DEVICES=\"{list}\" allows {there}"));
+            let list = visible.devices.clone().unwrap_or_default();
+            return Err(GpuError::NotVisible { count, list, allowed: candidates.len() });
         }
         self.configured = true;
         let mut taken = Vec::new();
@@ -127,15 +167,12 @@ impl Gpus {
                     self.claims.push(one);
                 }
                 Ok(Err(holder)) => taken.push(format!("GPU {on_machine} is held by {holder}")),
-                Err(error) => return Err(format!("--gpus {count}: GPU {on_machine} cannot be claimed: {error}")),
+                Err(source) => return Err(GpuError::Claim { count, gpu: on_machine.clone(), source }),
             }
         }
         if self.devices.len() < wanted {
             let (free, all) = (self.devices.len(), candidates.len());
-            return Err(format!(
-                "--gpus {count}: {free} of {all} GPUs are free: {}. Wait for their holder to end, or request fewer",
-                taken.join(", ")
-            ));
+            return Err(GpuError::Held { count, free, all, holders: taken });
         }
         Ok(u32::try_from(self.devices.len()).unwrap_or(u32::MAX))
     }
@@ -206,14 +243,18 @@ mod tests {
         let mut first = Gpus::claim(2, &three).unwrap();
         assert_eq!(three.count_free(), 1);
         assert_eq!(first.take("a", 2).unwrap(), [name(0), name(1)]);
-        let error = Gpus::claim(2, &three).unwrap_err();
+        let error = Gpus::claim(2, &three).unwrap_err().to_string();
         let own = format!("GPU {} is held by pid {}", name(0), std::process::id());
         assert!(error.starts_with("--gpus 2: 1 of 3 GPUs are free") && error.contains(&own), "{error}");
         assert_eq!(Gpus::claim(1, &three).unwrap().take("b", 1).unwrap(), [name(2)]);
-        let error = first.claim_more(4, &three).unwrap_err();
+        let error = first.claim_more(4, &three).unwrap_err().to_string();
         assert!(error.ends_with("allows 3"), "{error}");
-        assert_eq!(first.claim_more(1, &three), Ok(3), "one more, as pods have the others");
-        assert_eq!(first.claim_more(3, &three), Ok(3), "there are no more: the pods of the first job are waited for");
+        assert_eq!(first.claim_more(1, &three).unwrap(), 3, "one more, as pods have the others");
+        assert_eq!(
+            first.claim_more(3, &three).unwrap(),
+            3,
+            "there are no more: the pods of the first job are waited for"
+        );
         assert_eq!(first.take("c", 1).unwrap(), [name(2)]);
         assert_eq!(first.take("d", 1), None);
         drop(first);
@@ -223,7 +264,7 @@ mod tests {
     #[test]
     fn the_environment_restricts_what_is_allotted() {
         for list in ["", "-1", "NoDevFiles", "-1,7"] {
-            assert!(Gpus::claim(1, &visible(list)).unwrap_err().contains("allows 0"), "{list}");
+            assert!(Gpus::claim(1, &visible(list)).unwrap_err().to_string().contains("allows 0"), "{list}");
         }
         let slurm = VisibleGpus { devices: Some("0,1".into()), machine_devices: Some("4,6".into()) };
         let pairs = slurm.candidates(1);

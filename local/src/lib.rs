@@ -79,8 +79,8 @@ use std::process::ExitCode;
 
 pub use clock::now;
 pub use error::Error;
-pub use execution::Execution;
-pub use gpus::VisibleGpus;
+pub use execution::{Execution, ExecutionError};
+pub use gpus::{GpuError, VisibleGpus};
 pub use last_words::of_file as last_output;
 pub use log_files::{log_file, log_run, newest_log};
 pub use nearest::{has_program, nearest_program};

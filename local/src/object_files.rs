@@ -16,6 +16,23 @@ use crate::pod::Item;
 use crate::private::Access;
 use crate::volumes::is_plain_name;
 
+/// Why the files of a volume cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FilesError {
+    /// The object is missing, and is not optional.
+    #[error("{} \"{name}\" not found", kind.word())]
+    NotFound { kind: ObjectKind, name: String },
+    /// The object lacks a key, and is not optional.
+    #[error("references non-existent key {0:?}")]
+    NoKey(String),
+    /// A path leads out of the volume, or is none.
+    #[error("{0:?} is not a path inside the volume")]
+    Path(String),
+    /// A file cannot be written.
+    #[error("{path}: {source}")]
+    Write { path: String, source: io::Error },
+}
+
 /// The files of one volume.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectFiles {
@@ -35,11 +52,11 @@ pub(crate) struct ObjectFiles {
 
 impl ObjectFiles {
     /// Writes the files that differ from the object, and removes those whose keys are gone. A reader sees the old file or the new one, never
-    /// a part. The error is a message; what was written before it stays.
-    pub(crate) fn write(&mut self, objects: &Objects, names: &mut Names) -> Result<(), String> {
+    /// a part. After an error, what was written before it stays.
+    pub(crate) fn write(&mut self, objects: &Objects, names: &mut Names) -> Result<(), FilesError> {
         let Some(data) = objects.get(self.kind, &self.namespace, &self.name) else {
-            let missing = format!("{} \"{}\" not found", self.kind.word(), self.name);
-            return if self.optional { Ok(()) } else { Err(missing) };
+            let missing = || FilesError::NotFound { kind: self.kind, name: self.name.clone() };
+            return if self.optional { Ok(()) } else { Err(missing()) };
         };
         let mut written = BTreeSet::new();
         for (key, path, mode) in self.wanted(data) {
@@ -47,13 +64,15 @@ impl ObjectFiles {
                 if self.optional {
                     continue;
                 }
-                return Err(format!("references non-existent key {key:?}"));
+                return Err(FilesError::NoKey(key));
             };
             if !path.split('/').all(is_plain_name) {
-                return Err(format!("{path:?} is not a path inside the volume"));
+                return Err(FilesError::Path(path));
             }
             let content = self.with_addresses(content, names);
-            self.write_file(&path, &content, mode).map_err(|error| format!("{path}: {error}"))?;
+            if let Err(source) = self.write_file(&path, &content, mode) {
+                return Err(FilesError::Write { path, source });
+            }
             written.insert(path);
         }
         for path in self.written.difference(&written) {
@@ -166,7 +185,7 @@ mod tests {
             assert_eq!(fs::read_to_string(dir.path().join("x/run.sh")).unwrap(), text);
             assert_eq!(fs::metadata(dir.path().join("x/run.sh")).unwrap().permissions().mode() & 0o777, 0o555);
         }
-        let error = files.write(&objects("ConfigMap", &json!({"b": "2"})), &mut names).unwrap_err();
+        let error = files.write(&objects("ConfigMap", &json!({"b": "2"})), &mut names).unwrap_err().to_string();
         assert!(error.contains("non-existent key \"a\""), "{error}");
         assert!(dir.path().join("x/run.sh").exists(), "what was written stays");
     }

@@ -1,5 +1,6 @@
 //! Options of the runtime, and the output it reports. Holds no behaviour.
 
+use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -61,9 +62,9 @@ pub type PortOf = Arc<dyn Fn(&Value, u16) -> u16 + Send + Sync>;
 /// Returns the path on this machine of a path in a container of a pod, where it has that container.
 pub type PathIn<'a> = dyn Fn(&str, &str) -> Option<PathBuf> + 'a;
 
-/// Gives a pod what it needs besides its object, before it is started. An error is a message: the pod waits with it. It must not call
+/// Gives a pod what it needs besides its object, before it is started. After an error the pod waits, with its message. It must not call
 /// the runtime.
-pub type Prepare = Arc<dyn Fn(&Value, &PathIn<'_>) -> Result<(), String> + Send + Sync>;
+pub type Prepare = Arc<dyn Fn(&Value, &PathIn<'_>) -> Result<(), Box<dyn Error>> + Send + Sync>;
 
 /// Delay before a container that ended is started again in its pod. The first time it does not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

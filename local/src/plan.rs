@@ -8,7 +8,7 @@ use serde_json::Value;
 use settings::Quantity;
 
 use crate::accounts::Accounts;
-use crate::environment::{self, ReferenceContext};
+use crate::environment::{self, EnvironmentError, ReferenceContext};
 use crate::expand::expand;
 use crate::gpus::{self, Gpus};
 use crate::mounts::Mounts;
@@ -18,7 +18,7 @@ use crate::objects::Objects;
 use crate::options::{Options, Peer};
 use crate::pod::{self, Pod, Resources};
 use crate::private::{self, Access};
-use crate::security::{self, Identity, Rights};
+use crate::security::{self, Identity, Rights, RunsAsRoot};
 use crate::torch;
 use crate::volumes::{self, Place, is_plain_name};
 use crate::wire::{Container, Plan, Program, RestartPolicy};
@@ -46,6 +46,26 @@ pub(crate) enum PlanError {
     },
     /// The machine has not got what the pod needs.
     Admission { message: String },
+}
+
+/// Why one container cannot be made.
+#[derive(Debug, thiserror::Error)]
+enum ContainerError {
+    /// It cannot have this name.
+    #[error("the container name {0:?} cannot be used")]
+    Name(String),
+    /// What it runs is in its image.
+    #[error(
+        "container {name:?} has no command: images are not pulled on this machine, so the command of the image {image:?} is not known; \
+         add `command: [...]` to the container"
+    )]
+    NoCommand { name: String, image: String },
+    /// It would run as a user that it forbids.
+    #[error(transparent)]
+    User(#[from] RunsAsRoot),
+    /// Its environment cannot be made.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
 }
 
 /// Inputs of a plan.
@@ -111,7 +131,7 @@ impl Planner<'_> {
         let pod_ip = self.names.address(&metadata.namespace, &metadata.name).to_string();
         let (data_dir, access) = (&self.options.data_dir, access(&pod));
         let volumes = volumes::prepare(data_dir, &pod, &access, self.objects, &mut *self.names, &mut self.warnings)
-            .map_err(whole)?;
+            .map_err(|error| whole(error.to_string()))?;
         let (places, files) = volumes;
         self.files = files;
         self.warn_of_ignored(&pod);
@@ -136,7 +156,10 @@ impl Planner<'_> {
         let torch = group.as_ref().map(|group| torch::variables(&group.peer, &group.master)).unwrap_or_default();
         let planned = (|| {
             for (n, container) in pod.spec.init_containers.iter().chain(&pod.spec.containers).enumerate() {
-                let refuse = |message| PlanError::Container { name: container.name.clone(), message };
+                let refuse = |error: ContainerError| PlanError::Container {
+                    name: container.name.clone(),
+                    message: error.to_string(),
+                };
                 let shared = Shared { plan: &plan, places: &places, torch: &torch, group: group.as_ref() };
                 let made = self.container(&pod, shared, container, visible[n].as_deref()).map_err(refuse)?;
                 if n < pod.spec.init_containers.len() { plan.init.push(made) } else { plan.main.push(made) }
@@ -152,9 +175,9 @@ impl Planner<'_> {
                 let container = plan.init.iter().chain(&plan.main).find(|one| one.name == container)?;
                 Some(PathBuf::from(container.mounts.rewrite(path)))
             };
-            if let Err(message) = prepare(object, &path) {
+            if let Err(error) = prepare(object, &path) {
                 self.gpus.release(&plan.uid);
-                return Err(whole(message));
+                return Err(whole(error.to_string()));
             }
         }
         Ok(plan)
@@ -166,17 +189,13 @@ impl Planner<'_> {
         Shared { plan, places, torch, group }: Shared<'_>,
         container: &pod::Container,
         visible: Option<&str>,
-    ) -> Result<Container, String> {
+    ) -> Result<Container, ContainerError> {
         let metadata = &pod.metadata;
         if !is_plain_name(&container.name) {
-            return Err(format!("the container name {:?} cannot be used", container.name));
+            return Err(ContainerError::Name(container.name.clone()));
         }
         if container.command.is_empty() {
-            return Err(format!(
-                "container {:?} has no command: images are not pulled on this machine, so the command of the image {:?} is not \
-                 known; add `command: [...]` to the container",
-                container.name, container.image
-            ));
+            return Err(ContainerError::NoCommand { name: container.name.clone(), image: container.image.clone() });
         }
         let mut identity = identity(pod, container)?;
         identity.umask = private::program_mask();
@@ -311,7 +330,7 @@ fn access(pod: &Pod) -> Access {
 }
 
 /// Returns the user a container runs as.
-fn identity(pod: &Pod, container: &pod::Container) -> Result<Identity, String> {
+fn identity(pod: &Pod, container: &pod::Container) -> Result<Identity, RunsAsRoot> {
     let (outer, own) = (&pod.spec.security_context, &container.security_context);
     if outer.is_empty() && own.is_empty() {
         return Ok(Identity::default());

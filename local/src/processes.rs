@@ -109,7 +109,7 @@ impl Processes {
             (None, _) => Gpus::none(),
             // Nodes of a cluster are given theirs by the administrator, who may let several stand for one machine.
             (Some(count), Some(_)) => Gpus::unclaimed(count),
-            (Some(count), None) => Gpus::claim(count, &options.visible_gpus).map_err(Error::Gpus)?,
+            (Some(count), None) => Gpus::claim(count, &options.visible_gpus)?,
         };
         let address = names.sample();
         TcpListener::bind((address, 0)).map_err(|source| Error::Loopback { address, source })?;
@@ -237,7 +237,7 @@ impl Processes {
     /// When fewer are free on this machine. Those that were are claimed.
     pub fn claim_gpus(&self, count: u32) -> Result<u32, Error> {
         let inner = &mut *self.lock();
-        inner.gpus.claim_more(count, &inner.options.visible_gpus).map_err(Error::Gpus)
+        Ok(inner.gpus.claim_more(count, &inner.options.visible_gpus)?)
     }
 
     /// Starts a program in a container: with its environment, working directory, user and mounts. It ends with the pod. Returns once it runs.
@@ -258,7 +258,7 @@ impl Processes {
         };
         program.argv = command.iter().map(|word| mounts.rewrite(word)).collect();
         // Others can go on meanwhile.
-        let execution = Execution::start(&hub, (namespace, name), container, program).map_err(Error::NotStarted)?;
+        let execution = Execution::start(&hub, (namespace, name), container, program)?;
         let mut inner = self.lock();
         let pod = inner.pods.values_mut().find(|pod| is_pod(pod)).ok_or_else(missing)?;
         pod.executions.retain(Stop::is_used);

@@ -16,6 +16,14 @@ use crate::accounts::Accounts;
 /// Members of a `securityContext`, as written.
 pub(crate) type Members = serde_json::Map<String, Value>;
 
+/// A container that must not run as root would do so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "securityContext.runAsNonRoot is true, and the container would run as uid 0: add `runAsUser` with a user of this machine, or run \
+     trainyard as one"
+)]
+pub(crate) struct RunsAsRoot;
+
 /// A member of a security context that has no effect on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unhonoured {
@@ -197,16 +205,14 @@ impl Rights {
     /// Returns the user a container runs as.
     ///
     /// # Errors
-    /// When `runAsNonRoot` forbids it; the message is for the user.
-    pub(crate) fn identity(&self, pod: &Members, own: &Members, accounts: &Accounts) -> Result<Identity, String> {
+    /// When `runAsNonRoot` forbids it.
+    pub(crate) fn identity(&self, pod: &Members, own: &Members, accounts: &Accounts) -> Result<Identity, RunsAsRoot> {
         let member = |name: &str| own.get(name).or_else(|| pod.get(name)).filter(|value| !value.is_null());
         let asked = member("runAsUser").and_then(number);
         let changes = self.may_change_user();
         let uid = asked.filter(|uid| changes || *uid == self.uid).unwrap_or(self.uid);
         if uid == 0 && member("runAsNonRoot") == Some(&Value::Bool(true)) {
-            return Err("securityContext.runAsNonRoot is true, and the container would run as uid 0: add `runAsUser` \
-                        with a user of this machine, or run trainyard as one"
-                .to_owned());
+            return Err(RunsAsRoot);
         }
         let mut identity = Identity {
             no_new_privileges: member("allowPrivilegeEscalation") == Some(&Value::Bool(false)),

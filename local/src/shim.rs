@@ -69,11 +69,11 @@ fn run() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let child = tree::adopt_orphans().map_err(|error| error.to_string()).and_then(|()| start(&program));
+    let child = tree::adopt_orphans().map_err(StartError::Orphans).and_then(|()| start(&program));
     let child = match child {
         Ok(child) => child,
-        Err(message) => {
-            report(&ShimNote::NotStarted { message });
+        Err(error) => {
+            report(&ShimNote::NotStarted { message: error.to_string() });
             return ExitCode::SUCCESS;
         }
     };
@@ -140,16 +140,39 @@ fn kill_all() {
     }
 }
 
+/// Why the program was not started.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    /// This process cannot adopt orphans.
+    #[error(transparent)]
+    Orphans(io::Error),
+    /// There is nothing to start.
+    #[error("no program given")]
+    NoProgram,
+    /// Its working directory is missing.
+    #[error("working directory {} does not exist", .0.display())]
+    WorkingDirectory(PathBuf),
+    /// Its identity cannot be passed on.
+    #[error(transparent)]
+    Identity(#[from] serde_json::Error),
+    /// Its process cannot be made.
+    #[error("cannot start {program:?}: {source}")]
+    Process { program: String, source: io::Error },
+    /// Its process reported an error, in these words.
+    #[error("{0}")]
+    Reported(String),
+}
+
 /// Starts the program. An error of the program's own start (not found, not executable) comes back over a socket that
 /// closes by itself when the program takes over.
-fn start(program: &Program) -> Result<Child, String> {
-    let first = program.argv.first().ok_or("no program given")?;
+fn start(program: &Program) -> Result<Child, StartError> {
+    let first = program.argv.first().ok_or(StartError::NoProgram)?;
     if !program.workdir.is_dir() {
-        return Err(format!("working directory {} does not exist", program.workdir.display()));
+        return Err(StartError::WorkingDirectory(program.workdir.clone()));
     }
-    let identity = serde_json::to_string(&program.identity).map_err(|error| error.to_string())?;
-    let describe = |error: &io::Error| format!("cannot start {first:?}: {error}");
-    let (ours, theirs) = UnixStream::pair().map_err(|error| describe(&error))?;
+    let identity = serde_json::to_string(&program.identity)?;
+    let failed = |source: io::Error| StartError::Process { program: first.clone(), source };
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     // Without streams of its own, both of the program's go where this process's errors go: its log file.
     let output = |path: Option<&PathBuf>| {
         let output: OwnedFd = match path {
@@ -171,15 +194,15 @@ fn start(program: &Program) -> Result<Child, String> {
         .envs(program.env.iter().map(|(name, value)| (name, value)))
         .current_dir(&program.workdir)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(output(streams.map(|streams| &streams.stdout)).map_err(|error| describe(&error))?)
-        .stderr(output(streams.map(|streams| &streams.stderr)).map_err(|error| describe(&error))?)
+        .stdout(output(streams.map(|streams| &streams.stdout)).map_err(failed)?)
+        .stderr(output(streams.map(|streams| &streams.stderr)).map_err(failed)?)
         .spawn()
-        .map_err(|error| describe(&error))?;
+        .map_err(failed)?;
     let mut problem = String::new();
     let mut ours = ours;
     // A broken socket carries as little as a closed one: the exit status is then used.
     let _ = ours.read_to_string(&mut problem);
-    if problem.is_empty() { Ok(child) } else { Err(problem) }
+    if problem.is_empty() { Ok(child) } else { Err(StartError::Reported(problem)) }
 }
 
 /// Becomes the program: arguments are the pid of the shim, the [`Identity`], the file that is its input, and the program with

@@ -5,15 +5,50 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::mounts::has_path_below;
 use crate::names::Names;
-use crate::object_files::ObjectFiles;
+use crate::object_files::{FilesError, ObjectFiles};
 use crate::objects::{ObjectKind, Objects};
 use crate::pod::{Container, HostPath, Pod, Volume};
 use crate::private::{self, Access};
+
+/// Why the volumes of a pod cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumesError {
+    /// A volume cannot have this name.
+    #[error("volume name {0:?} cannot be used")]
+    Name(String),
+    /// A volume cannot be made.
+    #[error("volume {name:?}: {source}")]
+    Volume { name: String, source: VolumeError },
+}
+
+/// Why one volume cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumeError {
+    /// A claim cannot have this name.
+    #[error("claim name {0:?} cannot be used")]
+    Claim(String),
+    /// Its directory cannot be made.
+    #[error(transparent)]
+    Directory(io::Error),
+    /// The path of the machine is to be a directory.
+    #[error("{} is not a directory", .0.display())]
+    NotADirectory(PathBuf),
+    /// The path of the machine is to be a file.
+    #[error("{} is not a file", .0.display())]
+    NotAFile(PathBuf),
+    /// The path of the machine cannot be used.
+    #[error("{}: {source}", path.display())]
+    HostPath { path: PathBuf, source: io::Error },
+    /// The files of its object cannot be written.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+}
 
 /// Location of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +68,7 @@ pub(crate) fn variable(volume: &str) -> String {
 }
 
 /// Makes the volumes of a pod, and returns those that show objects as well. Kinds of volumes that do not exist here are left out, with a
-/// warning. The error is a message.
+/// warning.
 pub(crate) fn prepare(
     data_dir: &Path,
     pod: &Pod,
@@ -41,13 +76,13 @@ pub(crate) fn prepare(
     objects: &Objects,
     names: &mut Names,
     warnings: &mut Vec<String>,
-) -> Result<(Vec<Place>, Vec<ObjectFiles>), String> {
+) -> Result<(Vec<Place>, Vec<ObjectFiles>), VolumesError> {
     let (mut places, mut all_files) = (Vec::new(), Vec::new());
     for volume in &pod.spec.volumes {
         if !is_plain_name(&volume.name) {
-            return Err(format!("volume name {:?} cannot be used", volume.name));
+            return Err(VolumesError::Name(volume.name.clone()));
         }
-        let in_volume = |problem: String| format!("volume {:?}: {problem}", volume.name);
+        let in_volume = |source: VolumeError| VolumesError::Volume { name: volume.name.clone(), source };
         let path = match place(data_dir, pod, access, volume).map_err(in_volume)? {
             Contents::None => {
                 warnings.push(format!("volume {:?} has a type that this machine does not support", volume.name));
@@ -55,7 +90,7 @@ pub(crate) fn prepare(
             }
             Contents::Own(path) => path,
             Contents::Object(mut files) => {
-                files.write(objects, names).map_err(in_volume)?;
+                files.write(objects, names).map_err(|error| in_volume(error.into()))?;
                 let path = files.directory.clone();
                 all_files.push(files);
                 path
@@ -99,12 +134,12 @@ fn mentions(container: &Container, mount: &str, variable: &str) -> bool {
     texts.any(|text| text.contains(variable) || has_path_below(text, mount))
 }
 
-fn place(data_dir: &Path, pod: &Pod, access: &Access, volume: &Volume) -> Result<Contents, String> {
+fn place(data_dir: &Path, pod: &Pod, access: &Access, volume: &Volume) -> Result<Contents, VolumeError> {
     let namespace = &pod.metadata.namespace;
     let own = pod_dir(data_dir, &pod.metadata.uid).join("volumes").join(&volume.name);
     let made = |path: PathBuf| {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.and_then(|()| access.open(data_dir, &path)).map(|()| path).map_err(|error| error.to_string())
+        made.and_then(|()| access.open(data_dir, &path)).map(|()| path).map_err(VolumeError::Directory)
     };
     let (kind, name, optional, items, default_mode) = if volume.empty_dir.is_some() {
         return made(own).map(Contents::Own);
@@ -112,7 +147,7 @@ fn place(data_dir: &Path, pod: &Pod, access: &Access, volume: &Volume) -> Result
         return host_path(path).map(Contents::Own);
     } else if let Some(claim) = &volume.persistent_volume_claim {
         if !is_plain_name(&claim.claim_name) {
-            return Err(format!("claim name {:?} cannot be used", claim.claim_name));
+            return Err(VolumeError::Claim(claim.claim_name.clone()));
         }
         return made(data_dir.join("claims").join(namespace).join(&claim.claim_name)).map(Contents::Own);
     } else if let Some(files) = &volume.config_map {
@@ -135,15 +170,14 @@ fn place(data_dir: &Path, pod: &Pod, access: &Access, volume: &Volume) -> Result
     }))
 }
 
-fn host_path(volume: &HostPath) -> Result<PathBuf, String> {
+fn host_path(volume: &HostPath) -> Result<PathBuf, VolumeError> {
     let path = PathBuf::from(&volume.path);
-    let shown = path.display();
     let exists = path.exists();
     let done = match volume.r#type.as_str() {
         "DirectoryOrCreate" => fs::create_dir_all(&path),
         "FileOrCreate" => fs::OpenOptions::new().append(true).create(true).open(&path).map(drop),
-        "Directory" if !path.is_dir() => return Err(format!("{shown} is not a directory")),
-        "File" if !path.is_file() => return Err(format!("{shown} is not a file")),
+        "Directory" if !path.is_dir() => return Err(VolumeError::NotADirectory(path)),
+        "File" if !path.is_file() => return Err(VolumeError::NotAFile(path)),
         _ => Ok(()),
     };
     // It is the machine's, not the run's: its mode follows the mask of the pods' programs.
@@ -154,7 +188,10 @@ fn host_path(volume: &HostPath) -> Result<PathBuf, String> {
         }
         _ => Ok(()),
     });
-    opened.map(|()| path.clone()).map_err(|error| format!("{shown}: {error}"))
+    match opened {
+        Ok(()) => Ok(path),
+        Err(source) => Err(VolumeError::HostPath { path, source }),
+    }
 }
 
 /// Returns whether a name from an API server can be one part of a path, of a file or of a URL, and nothing else. All names that Kubernetes
@@ -186,7 +223,8 @@ mod tests {
             .put(&json!({"kind": "ConfigMap", "metadata": {"name": "bad", "namespace": "ns"}, "data": {"../b": "B"}}));
         let mut warnings = Vec::new();
         let (access, mut names) = (Access::default(), Names::new(64));
-        prepare(data_dir, &pod, &access, &objects, &mut names, &mut warnings).map(|(places, _)| (places, warnings))
+        let prepared = prepare(data_dir, &pod, &access, &objects, &mut names, &mut warnings);
+        prepared.map(|(places, _)| (places, warnings)).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -60,6 +60,17 @@ impl Options {
     }
 }
 
+/// Why the value of an option cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// It is no amount.
+    #[error("{0:?} is no amount: write a whole number with a suffix, for example 16Gi")]
+    Quantity(String),
+    /// It is no taint.
+    #[error("{0:?} is no taint: write KEY=VALUE:EFFECT, for example runtime=process:NoSchedule")]
+    Taint(String),
+}
+
 /// An amount as Kubernetes writes it, for example `16Gi`; kept as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quantity(String);
@@ -72,16 +83,16 @@ impl Quantity {
 }
 
 impl FromStr for Quantity {
-    type Err = String;
+    type Err = OptionError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, OptionError> {
         let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let suffix = &text[digits.len()..];
         let known = ["", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].contains(&suffix);
         if known && digits.parse::<u64>().is_ok() {
             Ok(Self(text.to_owned()))
         } else {
-            Err(format!("{text:?} is no amount: write a whole number with a suffix, for example 16Gi"))
+            Err(OptionError::Quantity(text.to_owned()))
         }
     }
 }
@@ -98,11 +109,11 @@ pub struct Taint {
 }
 
 impl FromStr for Taint {
-    type Err = String;
+    type Err = OptionError;
 
     /// `key=value:Effect` or `key:Effect`, as `kubectl taint` takes it.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no taint: write KEY=VALUE:EFFECT, for example runtime=process:NoSchedule");
+    fn from_str(text: &str) -> Result<Self, OptionError> {
+        let wrong = || OptionError::Taint(text.to_owned());
         let (pair, effect) = text.rsplit_once(':').ok_or_else(wrong)?;
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         if key.is_empty() || !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
@@ -122,7 +133,7 @@ mod tests {
             assert_eq!(text.parse::<Quantity>().unwrap().as_str(), text);
         }
         for text in ["", "Gi", "16GiB", "1.5Gi", "-1", "much"] {
-            assert!(text.parse::<Quantity>().unwrap_err().contains(&format!("{text:?}")), "{text}");
+            assert!(text.parse::<Quantity>().unwrap_err().to_string().contains(&format!("{text:?}")), "{text}");
         }
     }
 
@@ -136,7 +147,7 @@ mod tests {
         assert_eq!("a/b=c:NoSchedule".parse(), Ok(taint("a/b", "c", "NoSchedule")));
         assert_eq!("a:NoExecute".parse(), Ok(taint("a", "", "NoExecute")));
         for text in ["", "a", "a=b", ":NoSchedule", "a=b:Sometimes"] {
-            assert!(text.parse::<Taint>().unwrap_err().contains("KEY=VALUE:EFFECT"), "{text}");
+            assert!(text.parse::<Taint>().unwrap_err().to_string().contains("KEY=VALUE:EFFECT"), "{text}");
         }
     }
 }

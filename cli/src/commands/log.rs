@@ -109,8 +109,13 @@ struct ShowArgs {
     raw: bool,
 }
 
-fn time(text: &str) -> Result<Timestamp, String> {
-    Timestamp::parse_rfc3339(text).ok_or_else(|| format!("{text}: not a time such as 2026-01-31T12:00:00Z"))
+/// A text that is no time.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: not a time such as 2026-01-31T12:00:00Z")]
+struct TimeError(String);
+
+fn time(text: &str) -> Result<Timestamp, TimeError> {
+    Timestamp::parse_rfc3339(text).ok_or_else(|| TimeError(text.to_owned()))
 }
 
 /// Runs the subcommand.

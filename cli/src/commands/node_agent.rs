@@ -71,20 +71,27 @@ pub(crate) struct NodeAgentArgs {
     log_level: String,
 }
 
+/// Why the value of an option cannot be used.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum OptionError {
+    /// A node cannot have this name.
+    #[error("must be lower-case letters, digits, inner hyphens and dots, at most 63 characters")]
+    NodeName,
+    /// It is no label.
+    #[error("must be KEY=VALUE")]
+    Label,
+}
+
 /// Checks a node's name as an API server does: it is part of URLs and labels.
-fn node_name(text: &str) -> Result<String, String> {
+fn node_name(text: &str) -> Result<String, OptionError> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let part =
         |part: &str| part.chars().all(|c| plain(c) || c == '-') && part.starts_with(plain) && part.ends_with(plain);
-    if text.len() <= 63 && text.split('.').all(part) {
-        Ok(text.to_owned())
-    } else {
-        Err("must be lower-case letters, digits, inner hyphens and dots, at most 63 characters".to_owned())
-    }
+    if text.len() <= 63 && text.split('.').all(part) { Ok(text.to_owned()) } else { Err(OptionError::NodeName) }
 }
 
-fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+fn label(text: &str) -> Result<(String, String), OptionError> {
+    let (key, value) = text.split_once('=').ok_or(OptionError::Label)?;
     Ok((key.to_owned(), value.to_owned()))
 }
 

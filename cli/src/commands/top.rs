@@ -96,7 +96,7 @@ fn show(
         }
         changed = false;
         for update in updates.try_iter() {
-            screen.update(update.map_err(|failure| failure.to_string()));
+            screen.update(update);
             changed = true;
         }
         if !event::poll(KEY_INTERVAL)? {

@@ -35,11 +35,21 @@ enum Goal {
     Phase(String),
 }
 
-impl FromStr for Goal {
-    type Err = String;
+/// Words for states; a phase is one more.
+const GOALS: [&str; 5] = ["ended", "running", "succeeded", "failed", "deleted"];
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = ["ended", "running", "succeeded", "failed", "deleted"];
+/// A word that is no state.
+#[derive(Debug, thiserror::Error)]
+#[error("wait for {}, phase=WORD{near}", GOALS.join(", "))]
+pub(crate) struct UnknownGoal {
+    /// The word that may be meant, as the end of a message.
+    near: String,
+}
+
+impl FromStr for Goal {
+    type Err = UnknownGoal;
+
+    fn from_str(text: &str) -> Result<Self, UnknownGoal> {
         match text.strip_prefix("phase=").or_else(|| text.strip_prefix("condition=")) {
             Some(word) if !word.is_empty() => return Ok(Self::Phase(word.to_owned())),
             _ => {}
@@ -51,8 +61,7 @@ impl FromStr for Goal {
             "failed" | "failure" => Self::Failed,
             "deleted" | "delete" => Self::Deleted,
             _ => {
-                let near = terminal::near::did_you_mean(text, known.into_iter());
-                return Err(format!("wait for {}, phase=WORD{near}", known.join(", ")));
+                return Err(UnknownGoal { near: terminal::near::did_you_mean(text, GOALS.into_iter()) });
             }
         })
     }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::{ServerState, unknown_paths};
-use crate::core::{OperatorHandle, Request};
+use crate::core::{OperatorHandle, Request, ThreadEnded};
 use crate::metrics::Summary;
 use crate::process::status::{self, ProcessState, StatusReporter};
 use crate::replication::follower::FollowerState;
@@ -46,6 +46,17 @@ pub(super) fn router(state: &ServerState) -> Router {
     unknown_paths(router, "/healthz, /readyz and /metrics")
 }
 
+/// Why the operator's thread does not work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum ThreadFault {
+    /// It does not answer.
+    #[error("the operator's thread has not answered for {} s", .0.as_secs())]
+    Stuck(Duration),
+    /// It has ended.
+    #[error(transparent)]
+    Ended(#[from] ThreadEnded),
+}
+
 /// Probes the operator's thread. At most one request waits for it, for any number of probes.
 struct ThreadProbe {
     operator: OperatorHandle,
@@ -53,11 +64,11 @@ struct ThreadProbe {
 }
 
 impl ThreadProbe {
-    async fn check(self: &Arc<Self>) -> Result<(), String> {
+    async fn check(self: &Arc<Self>) -> Result<(), ThreadFault> {
         let waiting = *self.waiting();
         if let Some(since) = waiting {
             let waited = since.elapsed();
-            return if waited < THREAD_TIMEOUT { Ok(()) } else { Err(stuck(waited)) };
+            return if waited < THREAD_TIMEOUT { Ok(()) } else { Err(ThreadFault::Stuck(waited)) };
         }
         *self.waiting() = Some(Instant::now());
         let probe = self.clone();
@@ -71,7 +82,7 @@ impl ThreadProbe {
             alive
         });
         match timeout(PROBE_TIMEOUT, asked).await {
-            Ok(Ok(false)) => Err("the operator's thread has ended".to_owned()),
+            Ok(Ok(false)) => Err(ThreadEnded.into()),
             Ok(_) | Err(_) => Ok(()),
         }
     }
@@ -79,10 +90,6 @@ impl ThreadProbe {
     fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
         self.waiting_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn stuck(waited: Duration) -> String {
-    format!("the operator's thread has not answered for {} s", waited.as_secs())
 }
 
 async fn ready(State(state): State<ServerState>) -> Response {

@@ -29,7 +29,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use super::auth::{Authorizer, Verdict};
 use super::serve::{Kept, Place};
 use super::{HEAD, ServerState, refusal, unknown_paths};
-use crate::core::{Batch, View};
+use crate::core::{Batch, ThreadEnded, View};
 use crate::process::status::ProcessState;
 
 /// Number of records read at a time: they occupy the operator's thread for less than a millisecond.
@@ -130,27 +130,65 @@ struct LogQuery {
     follow: bool,
 }
 
+/// Why the parameters of a request cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum QueryError {
+    /// It is no position, and not the head.
+    #[error("from={0}: a whole number from 1 on, or head, is needed")]
+    From(String),
+    /// It is no number of records.
+    #[error("limit={0}: a whole number from 1 on is needed")]
+    Limit(String),
+    /// It is neither true nor false.
+    #[error("follow={0}: true or false is needed")]
+    Follow(String),
+    /// There is no such parameter.
+    #[error("{0}: no such parameter; there are from, limit and follow")]
+    Unknown(String),
+}
+
+/// Why records cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    /// The operator's thread does not answer.
+    #[error(transparent)]
+    Thread(#[from] ThreadEnded),
+    /// The log cannot be read.
+    #[error(transparent)]
+    Log(#[from] event_log::Error),
+    /// The present state cannot be written.
+    #[error(transparent)]
+    State(#[from] operator::Error),
+    /// A record cannot be written as a line.
+    #[error(transparent)]
+    Line(#[from] jsonl::Error),
+    /// The next record is not in the log any more.
+    #[error("the log was compacted past the next position")]
+    Compacted,
+}
+
 impl LogQuery {
-    fn parse(query: &str) -> Result<Self, String> {
+    fn parse(query: &str) -> Result<Self, QueryError> {
         let mut parameters = Self { from: Start::Position(Position(1)), limit: u64::MAX, follow: false };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let number = |or_else: &str| match value.parse::<u64>() {
-                Ok(number) if number > 0 => Ok(number),
-                _ => Err(format!("{name}={value}: a whole number from 1 on{or_else} is needed")),
-            };
+            let number = || value.parse::<u64>().ok().filter(|number| *number > 0);
+            let wrong = || value.to_owned();
             match name {
                 "from" if value == "head" => parameters.from = Start::Head,
-                "from" => parameters.from = Start::Position(Position(number(", or head,")?)),
-                "limit" => parameters.limit = number("")?,
+                "from" => {
+                    let position = number().ok_or_else(|| QueryError::From(wrong()))?;
+                    parameters.from = Start::Position(Position(position));
+                }
+                "limit" => parameters.limit = number().ok_or_else(|| QueryError::Limit(wrong()))?,
                 "follow" => {
                     parameters.follow = match value {
                         "true" | "" => true,
                         "false" => false,
-                        _ => return Err(format!("follow={value}: true or false is needed")),
+                        _ => return Err(QueryError::Follow(wrong())),
                     }
                 }
-                _ => return Err(format!("{name}: no such parameter; there are from, limit and follow")),
+                _ => return Err(QueryError::Unknown(name.to_owned())),
             }
         }
         Ok(parameters)
@@ -160,7 +198,9 @@ impl LogQuery {
 async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuery(query): RawQuery) -> Response {
     let parameters = match LogQuery::parse(query.as_deref().unwrap_or_default()) {
         Ok(parameters) => parameters,
-        Err(message) => return refusal(StatusCode::BAD_REQUEST, "BadRequest", &message, &Value::Null),
+        Err(error) => {
+            return refusal(StatusCode::BAD_REQUEST, "BadRequest", &error.to_string(), &Value::Null);
+        }
     };
     if let Some(refused) = not_leader(&app) {
         return refused;
@@ -179,7 +219,7 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
                 ready.extend(jsonl::checkpoint_line(checkpoint).into_iter().map(Bytes::from));
                 head.position.next()
             }
-            Err(message) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null),
+            Err(error) => return unreadable(&error),
         },
         Start::Position(from) if from > head.position.next() => {
             let message = format!("position {from} was asked for and the log ends at {}", head.position);
@@ -203,9 +243,9 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
     };
     // The first page is read before the response starts, so that its error has a status code.
     if reading.ready.is_empty()
-        && let Err(message) = reading.page(true).await
+        && let Err(error) = reading.page(true).await
     {
-        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &message, &Value::Null);
+        return unreadable(&error);
     }
     let lines = stream::unfold(reading, |mut reading| async {
         let piece = reading.piece().await.transpose()?;
@@ -215,10 +255,14 @@ async fn log(State(app): State<App>, Extension(place): Extension<Place>, RawQuer
     (headers, Body::from_stream(lines)).into_response()
 }
 
+/// Answers a request whose records cannot be read.
+fn unreadable(error: &ReadError) -> Response {
+    refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", &error.to_string(), &Value::Null)
+}
+
 /// Returns the present state, as the checkpoint that a log compacted now would begin with.
-async fn present_state(app: &App) -> Result<Checkpoint, String> {
-    let checkpoint = app.state.operator.with(|operator| operator.checkpoint()).await;
-    checkpoint.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+async fn present_state(app: &App) -> Result<Checkpoint, ReadError> {
+    Ok(app.state.operator.with(|operator| operator.checkpoint()).await??)
 }
 
 fn head_text(head: &Head) -> String {
@@ -260,6 +304,7 @@ impl LogReader {
                 return broken;
             }
             if let Err(error) = self.page(false).await {
+                let error = error.to_string();
                 tracing::warn!(error, position = self.next.0, "a reader's response ended early");
                 return broken;
             }
@@ -279,20 +324,20 @@ impl LogReader {
 
     /// Reads a page. A checkpoint may only come first: a log that was compacted past the next position ends the response, and its
     /// reader starts again.
-    async fn page(&mut self, first: bool) -> Result<(), String> {
+    async fn page(&mut self, first: bool) -> Result<(), ReadError> {
         let limit = usize::try_from(self.left).unwrap_or(usize::MAX).min(PAGE_RECORDS);
         let answer = self.app.state.operator.read_frames(self.next, limit, PAGE_BYTES).await;
-        let Batch { checkpoint, frames, .. } = answer.map_err(|e| e.to_string())?.map_err(|e| e.to_string())?;
+        let Batch { checkpoint, frames, .. } = answer??;
         if let Some(checkpoint) = checkpoint {
             if !first {
-                return Err("the log was compacted past the next position".to_owned());
+                return Err(ReadError::Compacted);
             }
             self.next = checkpoint.position.next();
             self.ready.extend(jsonl::checkpoint_line(checkpoint).into_iter().map(Bytes::from));
         }
         let mut text = Vec::new();
         for frame in frames.iter().filter(|frame| self.until.is_none_or(|until| frame.position <= until)) {
-            jsonl::write_frame(frame, &mut text).map_err(|e| e.to_string())?;
+            jsonl::write_frame(frame, &mut text)?;
             self.next = frame.position.next();
             self.left = self.left.saturating_sub(1);
         }
@@ -324,7 +369,7 @@ mod tests {
             ("follow=yes", "follow=yes: true or false is needed"),
             ("form=3", "form: no such parameter; there are from, limit and follow"),
         ] {
-            assert_eq!(parameters(query), Err(error.to_owned()), "{query}");
+            assert_eq!(parameters(query).unwrap_err().to_string(), error, "{query}");
         }
     }
 }

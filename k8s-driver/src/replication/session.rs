@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use event_log::jsonl::{self, Fault, Reader};
 use event_log::{Checkpoint, Frame, Head};
-use model::Term;
+use model::{Position, Term};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +31,31 @@ pub(super) enum Stopped {
     Failed(String),
 }
 
+/// The own log cannot be read or written now.
+#[derive(Debug, thiserror::Error)]
+#[error("the own log is not open")]
+struct NotOpen;
+
+/// How the own log differs from the leader's, of which it should be the beginning.
+#[derive(Debug, thiserror::Error)]
+enum Divergence {
+    /// It has another record at its end.
+    #[error("another record at {0}")]
+    At(Position),
+    /// The leader's has another record after this end.
+    #[error("another record after {0}")]
+    After(Position),
+    /// It has more records.
+    #[error("longer than the leader's, at {0}")]
+    Longer(Position),
+    /// It ends before the leader's begins.
+    #[error("the leader's begins at {0}")]
+    Earlier(Position),
+    /// A record of the leader's does not continue it.
+    #[error(transparent)]
+    Record(Box<operator::Error>),
+}
+
 /// One connection.
 pub(super) struct Session<'a> {
     pub(super) remote: Remote,
@@ -45,7 +70,7 @@ pub(super) struct Session<'a> {
 enum AppendOutcome {
     Appended(Head),
     /// The own log is not a beginning of the leader's.
-    Diverged(String),
+    Diverged(Divergence),
     Failed(String),
 }
 
@@ -55,7 +80,7 @@ impl Session<'_> {
         loop {
             let (head, term) = match self.own_end().await {
                 Ok(own) => own,
-                Err(why) => return Stopped::Failed(why),
+                Err(error) => return Stopped::Failed(error.to_string()),
             };
             let opened = tokio::select! {
                 () = self.stop.cancelled() => return Stopped::Asked,
@@ -63,7 +88,7 @@ impl Session<'_> {
             };
             let why = match opened {
                 Ok(lines) if lines.head.position == head.position && lines.head.digest != head.digest => {
-                    format!("another record at {}", head.position)
+                    Divergence::At(head.position)
                 }
                 Ok(lines) => {
                     reading();
@@ -72,9 +97,10 @@ impl Session<'_> {
                         Err(diverged) => diverged,
                     }
                 }
-                Err(Error::BeyondHead { .. }) => format!("longer than the leader's, at {}", head.position),
+                Err(Error::BeyondHead { .. }) => Divergence::Longer(head.position),
                 Err(error) => return Stopped::Failed(error.to_string()),
             };
+            let why = why.to_string();
             if let Err(error) = self.archive(&why).await {
                 return Stopped::Failed(format!("the own log ({why}) cannot be archived: {error}"));
             }
@@ -82,16 +108,19 @@ impl Session<'_> {
     }
 
     /// The end of the own log, and the term there.
-    async fn own_end(&self) -> Result<(Head, Term), String> {
+    async fn own_end(&self) -> Result<(Head, Term), NotOpen> {
         let own = self.operator.with(|operator| {
             let stats = operator.log().stats();
             (stats.head, stats.last_term.unwrap_or_default())
         });
-        own.await.map_err(|_| "the own log is not open".to_owned())
+        own.await.map_err(|_| NotOpen)
     }
 
-    /// Takes lines in until the stream ends. The error is why the own log cannot continue.
-    async fn read(&self, mut lines: Lines, mut head: Head, mut term: Term) -> Result<Stopped, String> {
+    /// Appends lines until the stream ends.
+    ///
+    /// # Errors
+    /// When the own log is not a beginning of the leader's.
+    async fn read(&self, mut lines: Lines, mut head: Head, mut term: Term) -> Result<Stopped, Divergence> {
         let mut text: Vec<u8> = Vec::new();
         // This number of its bytes holds no end of a line: a checkpoint is one long line in many pieces.
         let mut unfinished = 0;
@@ -173,7 +202,7 @@ impl Session<'_> {
                 Some(Err(jsonl::Error::Line {
                     reason: Fault::Digest { .. } | Fault::TermBackwards { .. }, ..
                 })) if first => {
-                    return Err(AppendOutcome::Diverged(format!("another record after {}", head.position)));
+                    return Err(AppendOutcome::Diverged(Divergence::After(head.position)));
                 }
                 next => next.transpose().map_err(failed)?,
             };
@@ -204,7 +233,9 @@ impl Session<'_> {
         });
         match taken.await {
             Ok(Ok(head)) => AppendOutcome::Appended(head),
-            Ok(Err(error @ operator::Error::Diverged { .. })) => AppendOutcome::Diverged(error.to_string()),
+            Ok(Err(error @ operator::Error::Diverged { .. })) => {
+                AppendOutcome::Diverged(Divergence::Record(Box::new(error)))
+            }
             // Records that cannot be read are not taken over, so the own log is as before.
             Ok(Err(error @ operator::Error::Record { .. })) => {
                 AppendOutcome::Failed(format!("the leader's log: {error}"))
@@ -217,7 +248,7 @@ impl Session<'_> {
                     Err(again) => format!("the own log: {error}; {again}"),
                 })
             }
-            Err(_) => AppendOutcome::Failed("the own log is not open".to_owned()),
+            Err(_) => AppendOutcome::Failed(NotOpen.to_string()),
         }
     }
 
@@ -228,7 +259,7 @@ impl Session<'_> {
             return Ok(());
         }
         if own != Head::default() {
-            return Err(AppendOutcome::Diverged(format!("the leader's begins at {}", checkpoint.position.next())));
+            return Err(AppendOutcome::Diverged(Divergence::Earlier(checkpoint.position.next())));
         }
         let checkpoint = checkpoint.clone();
         match self.operator.with(move |operator| operator.follow_from(&checkpoint)).await {
@@ -237,7 +268,7 @@ impl Session<'_> {
                 let _ = self.operator.reopen().await;
                 Err(AppendOutcome::Failed(format!("the leader's checkpoint: {error}")))
             }
-            Err(_) => Err(AppendOutcome::Failed("the own log is not open".to_owned())),
+            Err(_) => Err(AppendOutcome::Failed(NotOpen.to_string())),
         }
     }
 

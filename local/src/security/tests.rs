@@ -20,7 +20,7 @@ fn accounts() -> Accounts {
     Accounts::of("ada:x:1000:100:Ada:/home/ada:/bin/sh\n", "video:x:44:ada\n")
 }
 
-fn identity(rights: &Rights, pod: &Value, own: &Value) -> Result<Identity, String> {
+fn identity(rights: &Rights, pod: &Value, own: &Value) -> Result<Identity, RunsAsRoot> {
     rights.identity(&members(pod), &members(own), &accounts())
 }
 
@@ -82,7 +82,7 @@ fn a_report_names_container_member_and_value() {
 #[test]
 fn a_container_may_be_forbidden_to_run_as_root() {
     let pod = json!({"runAsNonRoot": true});
-    assert!(identity(&root(), &pod, &json!({})).unwrap_err().contains("runAsNonRoot"));
+    assert!(identity(&root(), &pod, &json!({})).unwrap_err().to_string().contains("runAsNonRoot"));
     assert!(identity(&root(), &pod, &json!({"runAsUser": 0})).is_err());
     assert!(identity(&root(), &json!({"runAsUser": 0}), &json!({"runAsNonRoot": true})).is_err());
     assert_eq!(identity(&root(), &pod, &json!({"runAsUser": 1000})).unwrap().uid, Some(1000));

@@ -17,6 +17,17 @@ const SECONDS: &str = "epoch_time_sec";
 /// The column of the number of epochs in all; it may be missing.
 const TOTAL: &str = "total_epochs";
 
+/// Why a file has no epochs.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// It is no CSV file.
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+    /// Its first line is no header.
+    #[error("the first line has no columns {EPOCH}, {WORKERS} and {SECONDS}")]
+    NoHeader,
+}
+
 /// Epochs of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Epochs {
@@ -82,7 +93,7 @@ fn whole(text: &str) -> Option<u64> {
 ///
 /// # Errors
 /// Returns an error if it has lines and the first one is no header.
-pub(super) fn read(bytes: &[u8]) -> Result<Epochs, String> {
+pub(super) fn read(bytes: &[u8]) -> Result<Epochs, Error> {
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last.saturating_add(1));
     let complete = bytes.get(..end).unwrap_or_default();
     // A quotation mark that is torn apart would take all lines after it.
@@ -90,13 +101,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Epochs, String> {
     let mut epochs = Epochs::default();
     let mut columns: Option<Columns> = None;
     for line in lines.byte_records() {
-        let line = line.map_err(|error| error.to_string())?;
+        let line = line?;
         if let Some(found) = Columns::of(&line) {
             columns = Some(found);
             continue;
         }
         let Some(columns) = columns else {
-            return Err(format!("the first line has no columns {EPOCH}, {WORKERS} and {SECONDS}"));
+            return Err(Error::NoHeader);
         };
         let Some(epoch) = columns.read(&line) else {
             epochs.unread = epochs.unread.saturating_add(1);
@@ -168,10 +179,10 @@ mod tests {
 
     #[test]
     fn a_file_without_a_header_is_refused_and_an_empty_one_tells_nothing() {
-        let error = read(row(0, 1.0, 1).as_bytes()).unwrap_err();
+        let error = read(row(0, 1.0, 1).as_bytes()).unwrap_err().to_string();
         assert_eq!(error, "the first line has no columns epoch, workers and epoch_time_sec");
         for text in ["", "epoch", HEADER] {
-            assert_eq!(read(text.as_bytes()), Ok(Epochs::default()), "{text}");
+            assert_eq!(read(text.as_bytes()).unwrap(), Epochs::default(), "{text}");
         }
     }
 

@@ -7,6 +7,7 @@ mod epochs;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -131,7 +132,7 @@ impl Reader {
                     }
                     (unread > 0).then(|| format!("{unread} lines cannot be read and do not count"))
                 }
-                Err(problem) => Some(problem),
+                Err(error) => Some(error.to_string()),
             };
             self.say(name, &path, problem);
         }
@@ -150,11 +151,25 @@ impl Reader {
     }
 }
 
+/// Why a file tells no progress.
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    /// It is too long.
+    #[error("it has {0} bytes; files above {MAX_BYTES} are not read")]
+    TooLong(u64),
+    /// It has no epochs.
+    #[error(transparent)]
+    Epochs(#[from] epochs::Error),
+}
+
 /// Reads a file.
-fn progress(path: &Path) -> Result<epochs::Epochs, String> {
-    let size = fs::metadata(path).map_err(|error| error.to_string())?.len();
+fn progress(path: &Path) -> Result<epochs::Epochs, FileError> {
+    let size = fs::metadata(path)?.len();
     if size > MAX_BYTES {
-        return Err(format!("it has {size} bytes; files above {MAX_BYTES} are not read"));
+        return Err(FileError::TooLong(size));
     }
-    epochs::read(&fs::read(path).map_err(|error| error.to_string())?)
+    Ok(epochs::read(&fs::read(path)?)?)
 }

@@ -71,14 +71,19 @@ pub(crate) struct Ports {
     there: u16,
 }
 
-impl FromStr for Ports {
-    type Err = String;
+/// A text that names no ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write [LOCAL:]REMOTE, for example 8080:80")]
+pub(crate) struct PortsError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for Ports {
+    type Err = PortsError;
+
+    fn from_str(text: &str) -> Result<Self, PortsError> {
         let (here, there) = text.split_once(':').unwrap_or((text, text));
         match (here.parse(), there.parse()) {
             (Ok(here), Ok(there)) if there > 0 => Ok(Self { here, there }),
-            _ => Err("write [LOCAL:]REMOTE, for example 8080:80".to_owned()),
+            _ => Err(PortsError),
         }
     }
 }

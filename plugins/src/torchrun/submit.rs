@@ -105,9 +105,14 @@ pub(crate) struct SyncArgs {
     upload: Files,
 }
 
-fn bytes(text: &str) -> Result<u64, String> {
+/// A text that is no number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write a number with a suffix, for example 500Mi")]
+struct SizeError;
+
+fn bytes(text: &str) -> Result<u64, SizeError> {
     let size = Quantity::parse(text).and_then(|size| u64::try_from(size.ceil()).ok()).filter(|size| *size > 0);
-    size.ok_or_else(|| "write a number with a suffix, for example 500Mi".to_owned())
+    size.ok_or(SizeError)
 }
 
 fn milliseconds(text: &str) -> Result<u64, duration::Error> {

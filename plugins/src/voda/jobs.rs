@@ -74,7 +74,7 @@ pub(super) fn preview(
     now: Timestamp,
     zone: &TimeZone,
 ) -> Result<Value, Refusal> {
-    let job = manifest::job(text, namespace, queue).map_err(|problem| Refusal::new(400, problem))?;
+    let job = manifest::job(text, namespace, queue).map_err(|error| Refusal::new(400, error.to_string()))?;
     let base = job["metadata"]["name"].as_str().unwrap_or_default();
     let name = format!("{base}-{}", time(now, zone));
     Ok(manifest::named(job, &name))
@@ -89,7 +89,7 @@ impl<O: ApiServer> Voda<O> {
     /// Creates a job of a manifest. Its name ends in the time of the zone, which makes it unique.
     pub(super) async fn create(&self, text: &str, now: Timestamp, zone: &TimeZone) -> Result<String, Refusal> {
         let job = manifest::job(text, Some(&self.namespace), self.queue.as_deref());
-        let job = job.map_err(|problem| Refusal::new(400, problem))?;
+        let job = job.map_err(|error| Refusal::new(400, error.to_string()))?;
         let base = job["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         for second in 0..MAX_NAMES {
             let name = format!("{base}-{}", time(now.plus_ms(u64::from(second) * 1000), zone));

@@ -6,15 +6,50 @@ use apis::JobApi as _;
 use apis::demand::QUEUE;
 use apis::mpijob::{self, ACCELERATOR, LAUNCHER, MAX_VARIABLES, MIN_VARIABLES, WORKER};
 use apis::objects::{at, label, list_at, text_at};
+use model::FieldError;
 use model::json::merge_patch;
 use serde_json::{Value, json};
 
 /// Version of Voda's manifests.
 const OLD_VERSION: &str = "kubeflow.org/v1";
+/// Versions of manifests that are accepted.
+const KNOWN_VERSIONS: [&str; 2] = [OLD_VERSION, mpijob::API_VERSION];
 /// The groups of a job.
 const REPLICAS: [&str; 2] = [LAUNCHER, WORKER];
 /// The GPUs that Voda schedules.
 const GPU: &str = "nvidia.com/gpu";
+
+/// Why a manifest is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ManifestError {
+    /// It is neither YAML nor JSON.
+    #[error("not a manifest: {0}")]
+    Unreadable(#[from] Box<serde_saphyr::Error>),
+    /// It is of another kind or version.
+    #[error("apiVersion and kind: must be those of an {}", mpijob::KIND)]
+    OtherObject,
+    /// It is of another kind or version than a submitted one may have.
+    #[error("apiVersion and kind: must be those of an {} in {}", mpijob::KIND, KNOWN_VERSIONS.join(" or "))]
+    OtherVersion,
+    /// A field is missing.
+    #[error("{0}: missing")]
+    Missing(String),
+    /// It names another namespace.
+    #[error("metadata.namespace: {named}: jobs of namespace {namespace} are created here")]
+    Namespace { named: String, namespace: String },
+    /// A group has another number of containers.
+    #[error("{path}.template.spec.containers: must be one container, there are {count}")]
+    Containers { path: String, count: usize },
+    /// The launcher lacks a variable.
+    #[error("environment of the launcher: {name} is missing (older name: {older}): the {what} workers of the job")]
+    Variable { name: &'static str, older: &'static str, what: &'static str },
+    /// Nothing says where it may run.
+    #[error("the job names neither a queue nor a type of GPU: name the queue with --queue, or with the label {QUEUE}")]
+    NoQueue,
+    /// Its job has errors: one a line.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Fields(Vec<FieldError>),
+}
 
 /// Returns the namespace that a manifest names; `None` where it names none, or cannot be read.
 pub(super) fn namespace(text: &str) -> Option<String> {
@@ -28,8 +63,8 @@ pub(super) fn namespace(text: &str) -> Option<String> {
 ///
 /// # Errors
 /// Returns an error that names what cannot be accepted, one field a line.
-pub(super) fn job(text: &str, namespace: Option<&str>, queue: Option<&str>) -> Result<Value, String> {
-    let mut job: Value = serde_saphyr::from_str(text).map_err(|error| format!("not a manifest: {error}"))?;
+pub(super) fn job(text: &str, namespace: Option<&str>, queue: Option<&str>) -> Result<Value, ManifestError> {
+    let mut job: Value = serde_saphyr::from_str(text).map_err(Box::new)?;
     check(&job, namespace)?;
     if text_at(&job, &["apiVersion"]) == Some(OLD_VERSION) {
         convert(&mut job);
@@ -50,9 +85,7 @@ pub(super) fn job(text: &str, namespace: Option<&str>, queue: Option<&str>) -> R
         merge_patch(&mut job, &json!({"metadata": {"labels": {QUEUE: queue}}}));
     }
     if label(&job, QUEUE).is_none() && label(&job, ACCELERATOR).is_none() {
-        return Err(format!(
-            "the job names neither a queue nor a type of GPU: name the queue with --queue, or with the label {QUEUE}"
-        ));
+        return Err(ManifestError::NoQueue);
     }
     if let Some(worker) = container(&mut job, WORKER)
         && at(worker, &["resources", "limits", GPU]).is_none()
@@ -66,17 +99,17 @@ pub(super) fn job(text: &str, namespace: Option<&str>, queue: Option<&str>) -> R
     }
     let fact = mpijob::MpiJob.spec_fact(&job);
     match fact.spec {
-        Err(errors) => Err(errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")),
+        Err(errors) => Err(ManifestError::Fields(errors)),
         Ok(_) => Ok(job),
     }
 }
 
 /// Returns an object of Voda's version as one of the present version, under its own name: for a cluster whose definition changes.
 /// `queue`: of a job that names none. A job that has not ended is suspended, until it is its turn. An object of another kind is refused.
-pub(super) fn converted(object: &Value, queue: Option<&str>) -> Result<Value, String> {
+pub(super) fn converted(object: &Value, queue: Option<&str>) -> Result<Value, ManifestError> {
     let version = text_at(object, &["apiVersion"]).unwrap_or_default();
-    if text_at(object, &["kind"]) != Some(mpijob::KIND) || ![OLD_VERSION, mpijob::API_VERSION].contains(&version) {
-        return Err(format!("apiVersion and kind: must be those of an {}", mpijob::KIND));
+    if text_at(object, &["kind"]) != Some(mpijob::KIND) || !KNOWN_VERSIONS.contains(&version) {
+        return Err(ManifestError::OtherObject);
     }
     let mut job = object.clone();
     convert(&mut job);
@@ -105,36 +138,32 @@ pub(super) fn named(mut job: Value, name: &str) -> Value {
     job
 }
 
-fn check(job: &Value, namespace: Option<&str>) -> Result<(), String> {
-    let known = [OLD_VERSION, mpijob::API_VERSION];
+fn check(job: &Value, namespace: Option<&str>) -> Result<(), ManifestError> {
     let version = text_at(job, &["apiVersion"]).unwrap_or_default();
-    if !known.contains(&version) || text_at(job, &["kind"]) != Some(mpijob::KIND) {
-        return Err(format!("apiVersion and kind: must be those of an {} in {}", mpijob::KIND, known.join(" or ")));
+    if !KNOWN_VERSIONS.contains(&version) || text_at(job, &["kind"]) != Some(mpijob::KIND) {
+        return Err(ManifestError::OtherVersion);
     }
     if text_at(job, &["metadata", "name"]).is_none_or(str::is_empty) {
-        return Err("metadata.name: missing".to_owned());
+        return Err(ManifestError::Missing("metadata.name".to_owned()));
     }
     let named = text_at(job, &["metadata", "namespace"]);
     if let (Some(other), Some(namespace)) = (named, namespace)
         && other != namespace
     {
-        return Err(format!("metadata.namespace: {other}: jobs of namespace {namespace} are created here"));
+        return Err(ManifestError::Namespace { named: other.to_owned(), namespace: namespace.to_owned() });
     }
     for replica in REPLICAS {
         let path = ["spec", "mpiReplicaSpecs", replica];
         let Some(found) = at(job, &path).filter(|found| found.is_object()) else {
-            return Err(format!("{}: missing", path.join(".")));
+            return Err(ManifestError::Missing(path.join(".")));
         };
         let count = list_at(found, &["template", "spec", "containers"]).len();
         if count != 1 {
-            return Err(format!(
-                "{}.template.spec.containers: must be one container, there are {count}",
-                path.join(".")
-            ));
+            return Err(ManifestError::Containers { path: path.join("."), count });
         }
     }
     if at(job, &["spec", "mpiReplicaSpecs", WORKER, "replicas"]).and_then(Value::as_u64).is_none() {
-        return Err("spec.mpiReplicaSpecs.Worker.replicas: missing".to_owned());
+        return Err(ManifestError::Missing("spec.mpiReplicaSpecs.Worker.replicas".to_owned()));
     }
     let launcher = list_at(job, &["spec", "mpiReplicaSpecs", LAUNCHER, "template", "spec", "containers"]);
     let environment = launcher.first().map_or(&[][..], |launcher| list_at(launcher, &["env"]));
@@ -142,9 +171,7 @@ fn check(job: &Value, namespace: Option<&str>) -> Result<(), String> {
         let is_named = |each: &Value| text_at(each, &["name"]).is_some_and(|name| names.contains(&name));
         if !environment.iter().any(is_named) {
             let [name, older] = names;
-            return Err(format!(
-                "environment of the launcher: {name} is missing (older name: {older}): the {what} workers of the job"
-            ));
+            return Err(ManifestError::Variable { name, older, what });
         }
     }
     Ok(())
@@ -197,7 +224,7 @@ spec:
           containers: [{name: worker, image: img}]
 "#;
 
-    fn replaced(from: &str, to: &str) -> Result<Value, String> {
+    fn replaced(from: &str, to: &str) -> Result<Value, ManifestError> {
         assert!(MANIFEST.contains(from), "{from}");
         job(&MANIFEST.replacen(from, to, 1), Some("ns"), Some("q"))
     }
@@ -265,7 +292,7 @@ spec:
         assert_eq!(made["metadata"]["labels"], json!({"trainyard.dev/queue": "q"}));
         let worker = &made["spec"]["mpiReplicaSpecs"]["Worker"]["template"];
         assert_eq!((worker["metadata"].clone(), worker["spec"]["nodeSelector"].clone()), (Value::Null, Value::Null));
-        assert!(job(&plain, Some("ns"), None).unwrap_err().contains("name the queue with --queue"));
+        assert!(job(&plain, Some("ns"), None).unwrap_err().to_string().contains("name the queue with --queue"));
         assert!(job(MANIFEST, Some("ns"), None).is_ok(), "the type of GPU leads to the root queue");
     }
 
@@ -314,7 +341,7 @@ spec:
             ),
             ("apiVersion: kubeflow.org/v1", "apiVersion: [", "not a manifest: "),
         ] {
-            let error = replaced(from, to).unwrap_err();
+            let error = replaced(from, to).unwrap_err().to_string();
             assert!(error.contains(want), "{to}: {error}");
         }
     }

@@ -54,7 +54,7 @@ impl Cluster {
             };
             pools.push(pool);
         }
-        Self::checked(pools).map_err(bad)
+        Self::checked(text, pools)
     }
 
     /// Reads the CSV form.
@@ -73,13 +73,15 @@ impl Cluster {
         if pools.is_empty() {
             return Err(Error::Empty { file: name.to_owned() });
         }
-        Self::checked(pools).map_err(|problem| Error::Cluster { text: name.to_owned(), problem })
+        Self::checked(name, pools)
     }
 
-    fn checked(pools: Vec<Pool>) -> Result<Self, String> {
+    /// Returns the cluster of pools that `text` describes, or that are in the file of that name.
+    fn checked(text: &str, pools: Vec<Pool>) -> Result<Self, Error> {
         for (i, pool) in pools.iter().enumerate() {
             if pools[..i].iter().any(|p| p.gpu_type == pool.gpu_type) {
-                return Err(format!("lists GPU type {:?} twice", pool.gpu_type));
+                let problem = format!("lists GPU type {:?} twice", pool.gpu_type);
+                return Err(Error::Cluster { text: text.to_owned(), problem });
             }
         }
         Ok(Self { pools })

@@ -82,14 +82,25 @@ enum Known {
     Unsized,
 }
 
-fn sigma(text: &str) -> Result<u32, String> {
-    thousandths(text).filter(|&milli| milli <= 10_000).ok_or_else(|| format!("{text:?} is not a number from 0 to 10"))
+/// Why the value of an option cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum OptionError {
+    /// It is no standard deviation.
+    #[error("{0:?} is not a number from 0 to 10")]
+    Sigma(String),
+    /// It is no share.
+    #[error("{0:?} is not a share from 0 to below 100 percent")]
+    Percent(String),
 }
 
-fn percent(text: &str) -> Result<u32, String> {
+fn sigma(text: &str) -> Result<u32, OptionError> {
+    thousandths(text).filter(|&milli| milli <= 10_000).ok_or_else(|| OptionError::Sigma(text.to_owned()))
+}
+
+fn percent(text: &str) -> Result<u32, OptionError> {
     let number = text.trim_end_matches('%');
     let tenths = thousandths(number).map(|milli| milli / 100);
-    tenths.filter(|&tenths| tenths < 1000).ok_or_else(|| format!("{text:?} is not a share from 0 to below 100 percent"))
+    tenths.filter(|&tenths| tenths < 1000).ok_or_else(|| OptionError::Percent(text.to_owned()))
 }
 
 fn thousandths(text: &str) -> Option<u32> {

@@ -28,11 +28,22 @@ pub(super) struct Asked<'a> {
     pub(super) labels: &'a [(String, String)],
 }
 
+/// Why a text is no label of a node.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LabelError {
+    /// It has no value.
+    #[error("{0}: write KEY=VALUE")]
+    NoValue(String),
+    /// Kubernetes does not allow it.
+    #[error("{0}: a node cannot have this label")]
+    Invalid(String),
+}
+
 /// Reads `KEY=VALUE` of a label.
-pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or_else(|| format!("{text}: write KEY=VALUE"))?;
+pub(super) fn label(text: &str) -> Result<(String, String), LabelError> {
+    let (key, value) = text.split_once('=').ok_or_else(|| LabelError::NoValue(text.to_owned()))?;
     if !apis::names::is_label_key(key) || !apis::names::is_label_value(value) {
-        return Err(format!("{text}: a node cannot have this label"));
+        return Err(LabelError::Invalid(text.to_owned()));
     }
     Ok((key.to_owned(), value.to_owned()))
 }
@@ -291,8 +302,9 @@ mod tests {
 
     #[test]
     fn a_label_is_one_that_a_node_can_have() {
-        assert_eq!(label("example.com/class=H100"), Ok(("example.com/class".to_owned(), "H100".to_owned())));
-        assert_eq!(label("class"), Err("class: write KEY=VALUE".to_owned()));
-        assert_eq!(label("a b=c"), Err("a b=c: a node cannot have this label".to_owned()));
+        let read = |text| label(text).map_err(|error| error.to_string());
+        assert_eq!(read("example.com/class=H100"), Ok(("example.com/class".to_owned(), "H100".to_owned())));
+        assert_eq!(read("class"), Err("class: write KEY=VALUE".to_owned()));
+        assert_eq!(read("a b=c"), Err("a b=c: a node cannot have this label".to_owned()));
     }
 }

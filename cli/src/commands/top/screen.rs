@@ -11,6 +11,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Row as TableRow, Table, TableState, Wrap};
 use terminal::columns::{counted, span};
+use terminal::out::Failure;
 
 /// Rows for jobs at most before the lower part gets less than half.
 const MIN_LOWER_ROWS: u16 = 8;
@@ -64,10 +65,10 @@ impl Screen {
     }
 
     /// Takes in what the log says now; after a failure what it said before stays.
-    pub(super) fn update(&mut self, update: Result<Snapshot, String>) {
+    pub(super) fn update(&mut self, update: Result<Snapshot, Failure>) {
         match update {
             Ok(snapshot) => (self.snapshot, self.problem) = (snapshot, None),
-            Err(problem) => self.problem = Some(problem),
+            Err(failure) => self.problem = Some(failure.to_string()),
         }
     }
 
@@ -276,7 +277,7 @@ mod tests {
         screen.turn();
         screen.choose(5);
         insta::assert_snapshot!("output", drawn(&screen, 80, 16));
-        screen.update(Err("the log cannot be read".to_owned()));
+        screen.update(Err(Failure::new("the log cannot be read")));
         assert!(drawn(&screen, 80, 16).contains("the log cannot be read"), "what was there stays");
         screen.update(Ok(Snapshot { now: Timestamp(0), jobs: Vec::new(), is_live: false }));
         assert!(drawn(&screen, 80, 16).contains("0 jobs, nothing runs"), "{}", drawn(&screen, 80, 16));
