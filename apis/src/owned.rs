@@ -3,6 +3,9 @@
 //! Owns when an object of a type is ready. What it holds is up to each API. It must not decide whether it is wanted. Tests: at the
 //! end of this file.
 
+use std::hash::Hasher as _;
+
+use fnv::FnvHasher;
 use model::{FieldError, GateFact, Keep, OwnedFact, OwnedRef, Text};
 use serde_json::{Map, Value, json};
 
@@ -278,10 +281,9 @@ pub fn patch(rendered: &Value) -> Value {
 
 /// Returns the digest of what an object is rendered from: FNV-1a in 64 bits (Fowler, Noll, Vo) of its canonical JSON.
 pub fn digest(contents: &Value) -> Text {
-    let text = model::json::canonical(contents);
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let mut hasher = FnvHasher::default();
+    hasher.write(model::json::canonical(contents).as_bytes());
+    let hash = hasher.finish();
     Text::from(format!("{hash:016x}"))
 }
 

@@ -1,9 +1,11 @@
 //! Plain decimal text to fixed-point integers, exactly: a study must not depend on how a machine rounds floats.
 //!
-//! Tests: at the end of this file.
+//! Owns what a file may hold, and what is wrong with it; the arithmetic is [`settings::decimal`]'s. Tests: at the end of this file.
 
-/// Digits after the point that are kept: values are in billionths.
-pub const DIGITS: usize = 9;
+use settings::decimal::fixed;
+
+/// Number of digits after the point that are kept: values are in billionths.
+const DIGITS: u32 = 9;
 
 /// Reads a non-negative decimal such as `3`, `0.586464` or `12.5` into billionths; digits beyond the ninth are rounded half up.
 ///
@@ -22,16 +24,8 @@ pub fn parse_nano(text: &str) -> Result<u64, &'static str> {
     if !digits(whole) || !digits(fraction) || (whole.is_empty() && fraction.is_empty()) {
         return Err("is not a plain decimal number");
     }
-    let mut value: u64 = 0;
-    let push = |value: u64, digit: u8| value.checked_mul(10).and_then(|v| v.checked_add(u64::from(digit - b'0')));
-    let kept = fraction.bytes().chain(std::iter::repeat(b'0')).take(DIGITS);
-    for digit in whole.bytes().chain(kept) {
-        value = push(value, digit).ok_or("is too large")?;
-    }
-    if fraction.as_bytes().get(DIGITS).is_some_and(|&d| d >= b'5') {
-        value = value.checked_add(1).ok_or("is too large")?;
-    }
-    Ok(value)
+    let whole = if whole.is_empty() { "0" } else { whole };
+    fixed(&format!("{whole}.{fraction}"), DIGITS).ok_or("is too large")
 }
 
 #[cfg(test)]
