@@ -300,7 +300,7 @@ fn closed_disk(records: u64) -> RawDisk {
 }
 
 #[test]
-fn any_block_lost_or_exchanged_is_damage() {
+fn any_block_lost_or_exchanged_in_memory_is_damage() {
     let disk = closed_disk(120);
     let keys = disk.keys();
     for (n, key) in keys.iter().enumerate() {
@@ -316,7 +316,7 @@ fn any_block_lost_or_exchanged_is_damage() {
 }
 
 #[test]
-fn any_flipped_bit_is_damage_and_named_exactly() {
+fn any_flipped_bit_in_memory_is_damage_and_named_exactly() {
     let disk = closed_disk(40);
     for key in disk.keys() {
         for offset in 0.. {
