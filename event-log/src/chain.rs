@@ -38,7 +38,7 @@ impl Tip {
     }
 }
 
-/// Place inside a block at which reading goes on.
+/// Place inside a block at which reading continues.
 struct Open<B> {
     header: Header,
     bytes: B,
@@ -92,7 +92,7 @@ impl<'a, B: AsRef<[u8]>> Frames<'a, B> {
         }
     }
 
-    /// Frames of some blocks out of the middle of a chain, inside a group that goes on to `group_end`. They may end
+    /// Frames of some blocks out of the middle of a chain, inside a group that continues to `group_end`. They may end
     /// anywhere between two records.
     pub(crate) fn part(
         blocks: BlockIter<'a, B>,

@@ -47,7 +47,7 @@ impl<S: Store> Log<S> {
         let stored = store.stored_head();
         let base = base_of(store.blocks())?.unwrap_or_default();
         let tip = match finish_tail(&mut store, base, stored) {
-            // Tell the first bad position, not the last group's.
+            // Report the first bad position, not the last group's.
             Err(Error::Damaged { at, reason }) => {
                 full_chain(store.blocks(), base)?;
                 return Err(Error::Damaged { at, reason });

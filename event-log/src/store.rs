@@ -39,7 +39,7 @@ pub trait Blocks: Send {
     /// Returns the last block whose key is not beyond `upto`.
     ///
     /// # Errors
-    /// Returns an error if the engine cannot tell.
+    /// Returns an error if the engine cannot show.
     fn last_at(&self, upto: BlockKey) -> Result<Option<(BlockKey, Self::Bytes)>, Error>;
 
     /// Bytes the blocks occupy.

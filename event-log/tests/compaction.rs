@@ -62,7 +62,7 @@ fn filled() -> OnDisk {
     place
 }
 
-/// The log is the old one or the new one, whole, and goes on.
+/// The log is the old one or the new one, whole, and continues.
 fn check(place: &OnDisk, expected: &Checkpoint, what: &str) -> bool {
     let mut log = place.reopen();
     assert_eq!(log.head().position.0, RECORDS, "{what}");

@@ -116,7 +116,7 @@ pub struct RunArgs {
     /// Stop the jobs after this time, for example 90s or 2h. The exit code is then 124.
     #[arg(long, value_name = "TIME", value_parser = time_limit, help_heading = "The course of the jobs")]
     pub(crate) timeout: Option<u64>,
-    /// Apply the files again when they change while the run goes on, for example to scale a job.
+    /// Apply the files again when they change while the run continues, for example to scale a job.
     #[arg(long, help_heading = "The course of the jobs")]
     pub(crate) watch: bool,
     /// Run jobs again that ended in an earlier run and are unchanged.

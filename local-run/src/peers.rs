@@ -70,7 +70,7 @@ impl Places {
         }
     }
 
-    /// Takes in the specs that are in force: those made of several objects are known then only.
+    /// Takes in the specs that are in force: those built from several objects are known then only.
     pub(crate) fn update(&self, session: &Session) {
         let known = &mut *self.lock();
         let mut live = BTreeSet::new();
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_that_a_manifest_names_are_its_own_while_nobody_else_has_them() {
+    fn ports_that_a_manifest_names_are_its_own_while_no_other_has_them() {
         let places = Places::new(Registry::all(), None);
         let worker = |command: &str| {
             let spec =

@@ -1,7 +1,7 @@
 //! A program beside those of a container: what `kubectl exec` asks of a kubelet.
 //!
 //! It runs under a shim of its own, with the container's environment, working directory, user and mounts, and ends with its pod, with this
-//! process, or when it is told to. Its streams are pipes: the shim opens them again by their names below `/proc`. Must not know
+//! process, or when it is asked to. Its streams are pipes: the shim opens them again by their names below `/proc`. Must not know
 //! who asks. Tests: `tests/local/processes.rs`.
 
 use std::fmt;

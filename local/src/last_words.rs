@@ -35,7 +35,7 @@ pub(crate) fn of_log(path: &Path, from: u64) -> String {
     read().unwrap_or_default()
 }
 
-/// Returns the number of processes that the kernel has killed for lack of memory since it booted; `None` where it does not tell.
+/// Returns the number of processes that the kernel has killed for lack of memory since it booted; `None` where it does not show.
 pub(crate) fn oom_kills() -> Option<u64> {
     oom_kills_in(&fs::read_to_string("/proc/vmstat").ok()?)
 }
@@ -120,10 +120,10 @@ mod tests {
         assert_eq!(oom_kills_in("nr_free_pages 1\n"), None);
         assert_eq!(of_killed(None, "step 7".to_owned()), "step 7");
         assert_eq!(with_oom_kills(0, "step 7".to_owned()), "step 7");
-        let told =
+        let expected =
             "possibly out of memory: the kernel killed a process of this machine for lack of memory while it ran";
-        assert_eq!(with_oom_kills(1, String::new()), told);
-        assert_eq!(with_oom_kills(1, "step 7".to_owned()), format!("{told}\nstep 7"));
+        assert_eq!(with_oom_kills(1, String::new()), expected);
+        assert_eq!(with_oom_kills(1, "step 7".to_owned()), format!("{expected}\nstep 7"));
         assert!(with_oom_kills(2, String::new()).contains("killed 2 processes"));
     }
 
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn of_torchrun_the_failing_rank_is_told() {
+    fn of_torchrun_the_failing_rank_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.log");
         let exception = "Traceback (most recent call last):\n  File \"t.py\", line 2, in <module>\nValueError: boom\n";

@@ -52,7 +52,7 @@ pub struct Peer {
     pub master: String,
 }
 
-/// Tells the place of a pod, where it has one. It must not call the runtime.
+/// Returns the place of a pod, where it has one. It must not call the runtime.
 pub type Peers = Arc<dyn Fn(&Value) -> Option<Peer> + Send + Sync>;
 
 /// Returns the port of this machine that stands for a port at which a pod's job serves its group; the same port where the job says so. For

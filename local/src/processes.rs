@@ -257,7 +257,7 @@ impl Processes {
             (inner.hub.clone().ok_or_else(missing)?, program)
         };
         program.argv = command.iter().map(|word| mounts.rewrite(word)).collect();
-        // Others can go on meanwhile.
+        // Others can continue meanwhile.
         let execution = Execution::start(&hub, (namespace, name), container, program)?;
         let mut inner = self.lock();
         let pod = inner.pods.values_mut().find(|pod| is_pod(pod)).ok_or_else(missing)?;
@@ -419,7 +419,7 @@ fn free_network(seed: &str) -> Result<(u8, Claim), Error> {
     Err(Error::NoNetwork)
 }
 
-/// A sink that is not asked again once it has panicked (a terminal that is gone): pods go on without being shown.
+/// A sink that is not asked again once it has panicked (a terminal that is gone): pods continue without being shown.
 fn survivable(sink: Sink) -> Sink {
     let works = AtomicBool::new(true);
     Arc::new(move |output| {

@@ -96,8 +96,8 @@ fn run() -> ExitCode {
         eprintln!("container shim: some processes cannot be ended");
     }
     // Others end the run (systemd, Slurm): it is about to say so. An end that is reported first would count as a failure.
-    let told_by = Instant::now() + STOP_TIMEOUT;
-    while asked.get() && !ordered.load(Ordering::Relaxed) && Instant::now() < told_by {
+    let deadline = Instant::now() + STOP_TIMEOUT;
+    while asked.get() && !ordered.load(Ordering::Relaxed) && Instant::now() < deadline {
         sleep(Duration::from_millis(5));
     }
     report(&ShimNote::Exited { code, at_ms });

@@ -92,7 +92,7 @@ fn is_running(track: &Track) -> bool {
     matches!(track.state, State::Running { .. })
 }
 
-/// Returns whether the pod can go on after this init container.
+/// Returns whether the pod can continue after this init container.
 fn is_passed(track: &Track) -> bool {
     if track.spec.sidecar { is_running(track) || track.restarts > 0 } else { track.code() == Some(0) }
 }

@@ -82,7 +82,7 @@ struct Shim {
     control: ChildStdin,
     log: PathBuf,
     log_from: u64,
-    /// Processes that the kernel had killed for lack of memory when it began; absent where that is not told.
+    /// Processes that the kernel had killed for lack of memory when it began; absent where that is not reported.
     oom_kills: Option<u64>,
     /// Its last note; waits for the shim to be gone, so that no process of the container is left when it counts as ended.
     outcome: Option<ShimNote>,

@@ -40,7 +40,7 @@ pub(crate) fn variables(peer: &Peer, master: &str) -> Vec<(String, String)> {
     all.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// Returns those of the variables that suit a command: a launcher that is told to be alone would wait for others otherwise.
+/// Returns those of the variables that suit a command: a launcher that is set to be alone would wait for others otherwise.
 pub(crate) fn of_command<'a>(
     variables: &'a [(String, String)],
     mut words: impl Iterator<Item = &'a str>,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_launcher_that_is_alone_is_not_told_of_others() {
+    fn a_launcher_that_is_alone_is_not_notified_of_others() {
         for words in [&["torchrun", "--standalone", "train.py"][..], &["sh", "-c", "torchrun --standalone train.py"]] {
             let found = names(words);
             assert!(found.iter().all(|one| !one.starts_with("PET_")), "{found:?}");

@@ -1,7 +1,7 @@
 //! A small runner for the tests of this crate: what `trainyard run` is to users.
 //!
 //! With a hidden first argument it is a supervisor or shim. Otherwise `local-test-runner DATA_DIR` reads pods as JSON
-//! lines, starts each, and prints every report as a line `{"name", "ended", "status"}` until its input ends; then it goes on
+//! lines, starts each, and prints every report as a line `{"name", "ended", "status"}` until its input ends; then it continues
 //! running. Tests kill it.
 
 use std::io::BufRead;

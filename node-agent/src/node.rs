@@ -84,7 +84,7 @@ pub(crate) fn status(
     }
     let (ready, reason, message) = match readiness {
         Readiness::Ready => ("True", "NodeAgentReady", "the node agent runs pods as processes"),
-        Readiness::ShuttingDown => ("False", "NodeAgentStopped", "the node agent was told to stop"),
+        Readiness::ShuttingDown => ("False", "NodeAgentStopped", "the node agent was asked to stop"),
     };
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let known = before.and_then(|node| node["status"]["conditions"].as_array()).into_iter().flatten();

@@ -110,7 +110,7 @@ fn is_complete(group: &[RawBlock]) -> bool {
         } else if found.sound {
             position = found.last.saturating_add(1);
         } else {
-            // Its frames cannot be counted; reading the chain will tell. Go on where the next block begins.
+            // Its frames cannot be counted; reading the chain will show. Continue where the next block begins.
             position = group.get(n + 1).map_or_else(|| found.group_end.saturating_add(1), |next| next.key.position.0);
         }
     }

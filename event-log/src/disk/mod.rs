@@ -123,7 +123,7 @@ impl SledLog {
     /// records after that. Nothing in `dir` changes, and of the records before nothing is read.
     ///
     /// `None` where that is not possible: no state is cached, it does not belong to this log, or a file cannot be read. A copy of
-    /// the whole log ([`SledLog::open_copy`]) tells what is wrong.
+    /// the whole log ([`SledLog::open_copy`]) shows what is wrong.
     pub fn open_recent(dir: impl AsRef<Path>) -> Option<Recent> {
         recent::open(dir.as_ref())
     }

@@ -77,7 +77,7 @@ impl RawScan {
                 at += found;
                 let rest = window.get(at..).unwrap_or_default();
                 if more > 0 && rest.len() < MAX_BLOCK_BYTES {
-                    break; // the block may go on in the next window
+                    break; // the block may continue in the next window
                 }
                 at += self.take(rest, &mut out)?;
             }
@@ -91,7 +91,7 @@ impl RawScan {
         out.flush()
     }
 
-    /// Takes the block at the start of `bytes`, if it is one; gives how far to go on.
+    /// Takes the block at the start of `bytes`, if it is one; gives how far to continue.
     fn take(&mut self, bytes: &[u8], out: &mut impl io::Write) -> io::Result<usize> {
         match Header::read(bytes) {
             Ok(header) => {

@@ -2,7 +2,7 @@
 //!
 //! Owns the order in which the parts of a data file are read: those with the newest records first, until they link the cached state to
 //! the stored head. It writes nothing in the log's directory and never asks the storage engine. What does not link up is no error here:
-//! reading the whole log tells what is wrong with it. Tests: `tests/recent.rs`, and at the end of this file.
+//! reading the whole log shows what is wrong with it. Tests: `tests/recent.rs`, and at the end of this file.
 
 use std::fs::File;
 use std::io;
@@ -27,7 +27,7 @@ use crate::types::{Checkpoint, Frame};
 /// Size of the parts that a data file is read in, in bytes. It is that of sled's segments, which no block crosses; with another one blocks
 /// would be missed, and the whole log would be read.
 const PART_BYTES: u64 = 512 << 10;
-/// Number of bytes at the beginning of a part that tell which records are in it.
+/// Number of bytes at the beginning of a part that show which records are in it.
 const PROBE_BYTES: usize = 16 << 10;
 
 /// A cached state, and the records after it.

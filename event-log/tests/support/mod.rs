@@ -1,4 +1,4 @@
-//! Shared by the tests of this crate: records that can be told apart, places to keep logs, and child processes.
+//! Shared by the tests of this crate: records that can be distinguished, places to keep logs, and child processes.
 #![allow(dead_code, unreachable_pub)] // every test file includes this one and uses a part of it
 
 pub mod raw_disk;

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn long_lines_are_broken_between_words() {
         assert_eq!(wrapped("  0:01  a short line", 40, 4), "  0:01  a short line\n");
-        assert_eq!(wrapped("  0:01  words that go on and on", 20, 4), "  0:01  words that\n    go on and on\n");
+        assert_eq!(wrapped("  0:01  words that run on and on", 20, 4), "  0:01  words that\n    run on and on\n");
         assert_eq!(wrapped("averylongwordindeed here", 10, 2), "averylongwordindeed\n  here\n");
         assert_eq!(wrapped("any words", 4, 4), "any words\n");
     }

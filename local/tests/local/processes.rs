@@ -286,7 +286,7 @@ fn a_volume_follows_its_config_map() {
 }
 
 #[test]
-fn a_container_without_a_command_is_told_what_to_add() {
+fn a_container_without_a_command_is_refused_with_what_to_add() {
     let mut harness = Harness::new();
     let mut pod = shell_pod("p", "");
     pod["spec"]["containers"][0]["command"] = json!([]);
@@ -328,7 +328,7 @@ fn several_containers_and_their_own_ends() {
     let mut pod = shell_pod("p", "until test -e $TRAINYARD_VOLUME_V/go; do sleep 0.02; done");
     pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
     pod["spec"]["containers"].as_array_mut().unwrap().push(
-        // What a container leaves behind is ended with it, though the pod goes on.
+        // What a container leaves behind is ended with it, though the pod continues.
         json!({"name": "d", "command": ["sh", "-c", "setsid sleep 1000 & echo $! > $TRAINYARD_VOLUME_V/left; exit 4"]}),
     );
     harness.start(&pod);

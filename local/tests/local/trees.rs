@@ -13,7 +13,7 @@ fn kill(pid: i32) {
     rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
 }
 
-/// The supervisor or shim of a pod, told by its arguments.
+/// The supervisor or shim of a pod, recognised by its arguments.
 fn of_chain(command: &str, pod: &str) -> i32 {
     let found = processes_with(pod);
     found.iter().find(|(_, arguments)| arguments.contains(command)).unwrap_or_else(|| panic!("{found:?}")).0

@@ -1,4 +1,4 @@
-//! Epochs of one job, as its training script writes them line by line into a CSV file: the sums that its progress is told by.
+//! Epochs of one job, as its training script writes them line by line into a CSV file: the sums that its progress is reported by.
 //!
 //! Owns what counts of a file that another program is writing, or was killed while it wrote. Must not read files. Tests: at the end.
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_header_is_refused_and_an_empty_one_tells_nothing() {
+    fn a_file_without_a_header_is_refused_and_an_empty_one_gives_no_epochs() {
         let error = read(row(0, 1.0, 1).as_bytes()).unwrap_err().to_string();
         assert_eq!(error, "the first line has no columns epoch, workers and epoch_time_sec");
         for text in ["", "epoch", HEADER] {

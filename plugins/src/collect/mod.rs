@@ -28,7 +28,7 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// Arguments of `trainyard collect`.
 #[derive(Debug, Args)]
-#[command(after_help = "A file NAME.csv tells of the job NAME. Its first line names the columns epoch
+#[command(after_help = "A file NAME.csv reports the job NAME. Its first line names the columns epoch
 (counted from 0), workers and epoch_time_sec, and total_epochs where that is
 known. Other columns are passed over, and lines that are cut off do not count.
 
@@ -151,7 +151,7 @@ impl Reader {
     }
 }
 
-/// Why a file tells no progress.
+/// Why a file shows no progress.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     /// It cannot be read.

@@ -48,7 +48,7 @@ pub(crate) struct ExecArgs {
 
 /// Arguments of `port-forward`.
 #[derive(Debug, Args)]
-#[command(after_help = "It goes on until Ctrl-C.
+#[command(after_help = "It continues until Ctrl-C.
 
 Examples:
   kubectl torchrun port-forward train 6006

@@ -68,8 +68,8 @@ pub(super) fn condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
 /// Returns why a job is where it is, as far as its conditions say.
 pub(super) fn reason(job: &Value) -> String {
     let kinds = ["Failed", "Invalid", "QueueNotFound", "Provisioned", "WorkspaceSync", "Queued"];
-    let tells = |condition: &&Value| !text(condition, "/message").is_empty();
-    let found = kinds.iter().find_map(|kind| condition(job, kind).filter(tells));
+    let shows = |condition: &&Value| !text(condition, "/message").is_empty();
+    let found = kinds.iter().find_map(|kind| condition(job, kind).filter(shows));
     found.map(|condition| text(condition, "/message").to_owned()).unwrap_or_default()
 }
 

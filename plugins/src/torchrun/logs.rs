@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct LogsArgs {
     /// Name of the job.
     job: String,
-    /// Go on with what is written until the job has ended.
+    /// Continue with what is written until the job has ended.
     #[arg(long, short)]
     follow: bool,
     /// Workers of these ranks only. May be repeated.

@@ -35,7 +35,7 @@ pub(super) struct SyncPod<'a> {
     limit: Duration,
     /// Name and container of the pod, and path of the archive.
     found: Option<(String, String, String)>,
-    told: String,
+    reported: String,
 }
 
 /// What is known of an upload.
@@ -57,7 +57,7 @@ impl<'a> SyncPod<'a> {
             until: Instant::now() + limit,
             limit,
             found: None,
-            told: String::new(),
+            reported: String::new(),
         }
     }
 
@@ -128,8 +128,8 @@ impl<'a> SyncPod<'a> {
         if Instant::now() > self.until {
             let (job, seconds) = (&self.job, self.limit.as_secs());
             return Err(Failure::timeout(format!(
-                "TorchrunJob {job}: {for_what}, not within {seconds} s ({}). Go on with: kubectl torchrun sync {job}",
-                self.told
+                "TorchrunJob {job}: {for_what}, not within {seconds} s ({}). Continue with: kubectl torchrun sync {job}",
+                self.reported
             )));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -152,9 +152,9 @@ impl Receiver for SyncPod<'_> {
                     return Ok(true);
                 }
                 UploadState::NotYet(why) => {
-                    if why != self.told {
+                    if why != self.reported {
                         out::warn(&format!("TorchrunJob {} waits: {why}", self.job));
-                        self.told = why;
+                        self.reported = why;
                     }
                     self.pause("its workspace can be filled").await?;
                 }

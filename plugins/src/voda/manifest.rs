@@ -125,7 +125,7 @@ pub(super) fn converted(object: &Value, queue: Option<&str>) -> Result<Value, Ma
     Ok(job)
 }
 
-/// Returns a job with its full name, which its launcher is told.
+/// Returns a job with its full name, which its launcher is given.
 pub(super) fn named(mut job: Value, name: &str) -> Value {
     job["metadata"]["name"] = json!(name);
     if let Some(launcher) = container(&mut job, LAUNCHER).and_then(Value::as_object_mut) {

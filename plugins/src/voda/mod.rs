@@ -105,7 +105,7 @@ enum OfCluster {
         /// Time in seconds.
         seconds: i64,
     },
-    /// Serve Voda's HTTP routes, without authentication: to this machine, if not told otherwise.
+    /// Serve Voda's HTTP routes, without authentication: to this machine, unless another address is given.
     Serve(serve::ServeArgs),
 }
 

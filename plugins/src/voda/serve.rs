@@ -165,7 +165,7 @@ fn allocator<O: ApiServer>(served: Arc<Served<O>>) -> Router {
     Router::new().route("/allocation", post(allocate)).route("/metrics", get(metrics)).with_state(served)
 }
 
-/// Reads the JSON of a body. The answer to what is none tells how far it was read, as Go tells it.
+/// Reads the JSON of a body. The answer to what is none shows how far it was read, as Go shows it.
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body).map_err(|error| {
         let lines = body.split_inclusive(|byte| *byte == b'\n').take(error.line().saturating_sub(1));

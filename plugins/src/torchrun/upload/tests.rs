@@ -119,7 +119,7 @@ fn an_upload_is_continued_by_another_process_and_replaced_by_another_archive() {
     let mut later = Shell::new(place.path(), &[]);
     send(&mut later, &old, "1").unwrap();
     assert_eq!(later.sent, [40_000]);
-    // Parts of an archive that nobody will finish do not stay.
+    // Parts of an archive that no client will finish do not stay.
     let mut broken = Shell::new(place.path(), &[0, 0, 0, 0, 0, 10_000]);
     send(&mut broken, &old, "2").unwrap_err();
     send(&mut later, &new, "2").unwrap();
@@ -138,7 +138,7 @@ fn what_arrived_damaged_is_sent_again() {
     assert_eq!(shell.sent, [4_000, 8_000]);
     let mut gone = Shell { taken: true, ..Shell::new(place.path(), &[]) };
     send(&mut gone, &archive, "2").unwrap();
-    assert!(gone.sent.is_empty(), "nobody waits for it");
+    assert!(gone.sent.is_empty(), "no client waits for it");
     let error = send(&mut Shell::new(&place.path().join("no-such"), &[]), &archive, "1").unwrap_err();
     assert!(error.starts_with("the upload failed: ") && error.contains("no-such"), "{error}");
 }

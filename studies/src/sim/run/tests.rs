@@ -100,7 +100,7 @@ impl Policy for Late {
 }
 
 #[test]
-fn a_policy_that_starts_nobody_is_an_error_and_not_a_loop() {
+fn a_policy_that_starts_no_job_is_an_error_and_not_a_loop() {
     let workload = workload("a,0,1,10\nb,5,1,10\n", "4");
     for round in [None, Some(Micros::from_secs(60))] {
         let settings = Settings { round, ..Settings::default() };
