@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::fact::Adopted;
-use model::{Event, Fact, GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Phase, SlotId, SpecFact, Text, Timestamp};
+use model::{
+    GroupSpec, Incarnation, JobEvent, JobFact, JobKey, JobSpec, ObjectFact, Phase, SlotId, SpecFact, Text, Timestamp,
+};
 use serde_json::{Value, json};
 
 use crate::call::Resource;
@@ -71,16 +73,16 @@ pub struct JobStep<'a> {
     /// The job as it is known.
     pub job: &'a engine::Job,
     /// Facts that were observed.
-    pub facts: &'a [Fact],
+    pub facts: &'a [JobFact],
     /// Events that were decided.
-    pub events: &'a [Event],
+    pub events: &'a [JobEvent],
     /// End of the job that had this kind and name before, if it is known to have ended within the last hour.
     pub predecessor: Option<Timestamp>,
 }
 
 /// A Kubernetes Event about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobEvent {
+pub struct ReportedEvent {
     /// Set for type Warning; otherwise it is Normal.
     pub warning: bool,
     /// One word.
@@ -100,8 +102,8 @@ pub trait JobApi: Send + Sync {
 
     /// Reads the job object's metadata and mirror. The default is for an API none of whose annotations ends a job: none reports its
     /// end either, so that none is missing.
-    fn job_fact(&self, object: &Value) -> JobFact {
-        objects::job_fact(object)
+    fn object_fact(&self, object: &Value) -> ObjectFact {
+        objects::object_fact(object)
     }
 
     /// Returns what [`Self::spec_fact`] depends on, besides the job's name. The spec is translated again once this differs. The
@@ -126,7 +128,7 @@ pub trait JobApi: Send + Sync {
 
     /// Returns the Kubernetes Events that report a record in this API's words, besides those common to all APIs. Best effort: the
     /// same Event may be reported twice.
-    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+    fn events(&self, step: &JobStep<'_>) -> Vec<ReportedEvent> {
         if self.external().is_some() { Vec::new() } else { crate::events::failures(step) }
     }
 

@@ -71,7 +71,7 @@ pub mod trainingqueue;
 pub mod translation;
 pub mod watched;
 
-pub use api::{JobApi, JobEvent, JobStep, Referenced, Upload};
+pub use api::{JobApi, JobStep, Referenced, ReportedEvent, Upload};
 pub use call::{ApiAnswer, ApiCall, ApiError, CallId, Observation, Resource, Verb};
 pub use fields::{Finding, Severity};
 pub use foreign::{ForeignPod, PodAmounts};

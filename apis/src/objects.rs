@@ -3,7 +3,9 @@
 //! Owns the names of our own annotations. It must not know what any kind of object means, nor which APIs are served. Tests: at the end of this file.
 
 use model::fact::EndRequest;
-use model::{FieldError, Incarnation, JobFact, JobKey, Mirror, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
+use model::{
+    FieldError, Incarnation, JobKey, Mirror, ObjectFact, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid,
+};
 use serde_json::{Map, Value, json};
 
 /// Annotation on a pod: which creation decision of its slot it came from.
@@ -120,8 +122,8 @@ pub fn incarnation(object: &Value) -> Incarnation {
 pub const STOP: &str = "trainyard.dev/stop";
 
 /// Reads a job object's metadata, mirror and progress, but for an API's own annotations that end it, and finalizers.
-pub fn job_fact(object: &Value) -> JobFact {
-    JobFact {
+pub fn object_fact(object: &Value) -> ObjectFact {
+    ObjectFact {
         rv: resource_version(object),
         deleting: deleting_at(object).is_some(),
         end_requests: annotation(object, STOP).map(|why| (EndRequest::Stopped, Text::from(why))).into_iter().collect(),
@@ -135,11 +137,11 @@ pub fn job_fact(object: &Value) -> JobFact {
 }
 
 /// Reads the same of an object on which its API puts a finalizer.
-pub fn finalized_job_fact(object: &Value, finalizer: &str) -> JobFact {
+pub fn finalized_object_fact(object: &Value, finalizer: &str) -> ObjectFact {
     let finalizers: Vec<Text> =
         list_at(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).map(Text::from).collect();
     let finalized = finalizers.iter().any(|name| &**name == finalizer);
-    JobFact { finalizers, finalized, ..job_fact(object) }
+    ObjectFact { finalizers, finalized, ..object_fact(object) }
 }
 
 /// Returns the mirror in an object's status.

@@ -13,11 +13,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use engine::{Record, Scope, State};
+use engine::{Body, Record, State};
 use event_log::disk::{Options, SledLog};
 use event_log::{Checkpoint, EventLog as _, NewRecord, jsonl};
 use k8s_driver::CACHE_AFTER;
-use model::{Fact, JobKey, ResourceVersion, Text, Uid};
+use model::{ClusterFact, JobFact, JobKey, ResourceVersion, Text, Uid};
 use serde_json::json;
 
 use crate::api;
@@ -128,7 +128,7 @@ fn import(export: &Path, to: &Path) -> Result<(u64, Option<Checkpoint>), AnyErro
         if group.len() == TOGETHER || due {
             append(&mut log, &mut group)?;
         }
-        state.fold(&record)?;
+        state.replay(&record)?;
         if due {
             let head = log.head();
             let (position, digest) = (head.position, head.digest);
@@ -163,28 +163,35 @@ struct Versions(HashMap<Object, (ResourceVersion, u64)>);
 
 impl Versions {
     fn renumber(&mut self, record: &mut Record) {
-        let job = match &record.scope {
-            Scope::Job(key) => Some(key.clone()),
-            Scope::Cluster | Scope::Queues => None,
-        };
-        for fact in &mut record.facts {
-            match fact {
-                // No object is older than a view of it that is still to come.
-                Fact::Relisted { rv, .. } => *rv = ResourceVersion(1),
-                Fact::Job(job_fact) => self.number(job.clone().map(Object::Job), &mut job_fact.rv),
-                Fact::Published { rv, .. } => self.number(job.clone().map(Object::Job), rv),
-                Fact::Pod(pod) => self.number(Some(Object::Uid(pod.uid.clone())), &mut pod.rv),
-                Fact::Service(service) => self.number(Some(Object::Uid(service.uid.clone())), &mut service.rv),
-                Fact::Node(node) => self.number(Some(Object::Node(node.name.clone())), &mut node.rv),
-                Fact::JobGone => self.forget(job.clone().map(Object::Job)),
-                Fact::PodGone { uid, .. } | Fact::ServiceGone { uid } => self.forget(Some(Object::Uid(uid.clone()))),
-                _ => {}
-            }
+        match &mut record.body {
+            Body::Cluster { facts } => facts.iter_mut().for_each(|fact| self.renumber_cluster(fact)),
+            Body::Queues { .. } => {}
+            Body::Job { key, facts, .. } => facts.iter_mut().for_each(|fact| self.renumber_job(key, fact)),
         }
     }
 
-    fn number(&mut self, object: Option<Object>, rv: &mut ResourceVersion) {
-        let Some(object) = object else { return };
+    fn renumber_cluster(&mut self, fact: &mut ClusterFact) {
+        match fact {
+            // No object is older than a view of it that is still to come.
+            ClusterFact::Relisted { rv, .. } => *rv = ResourceVersion(1),
+            ClusterFact::Node(node) => self.number(Object::Node(node.name.clone()), &mut node.rv),
+            _ => {}
+        }
+    }
+
+    fn renumber_job(&mut self, key: &JobKey, fact: &mut JobFact) {
+        match fact {
+            JobFact::Object(object) => self.number(Object::Job(key.clone()), &mut object.rv),
+            JobFact::Published { rv, .. } => self.number(Object::Job(key.clone()), rv),
+            JobFact::Pod(pod) => self.number(Object::Uid(pod.uid.clone()), &mut pod.rv),
+            JobFact::Service(service) => self.number(Object::Uid(service.uid.clone()), &mut service.rv),
+            JobFact::Gone => self.forget(&Object::Job(key.clone())),
+            JobFact::PodGone { uid, .. } | JobFact::ServiceGone { uid } => self.forget(&Object::Uid(uid.clone())),
+            _ => {}
+        }
+    }
+
+    fn number(&mut self, object: Object, rv: &mut ResourceVersion) {
         let (newest, number) = self.0.entry(object).or_insert((*rv, 2));
         if *rv > *newest {
             (*newest, *number) = (*rv, *number + 1);
@@ -192,9 +199,7 @@ impl Versions {
         *rv = ResourceVersion(*number);
     }
 
-    fn forget(&mut self, object: Option<Object>) {
-        if let Some(object) = object {
-            self.0.remove(&object);
-        }
+    fn forget(&mut self, object: &Object) {
+        self.0.remove(object);
     }
 }

@@ -18,7 +18,7 @@ mod replacements;
 mod report;
 mod restarts;
 
-use model::{Event, JobKey, Phase, Term, Timestamp};
+use model::{JobEvent, JobKey, Phase, Term, Timestamp};
 
 use self::report::{Report, report};
 use crate::classify::DecisionContext;
@@ -29,7 +29,7 @@ use crate::state::State;
 const MAX_ROUNDS: u32 = 8;
 
 /// Decides one job at `now`. The events change nothing until they are applied.
-pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<Event> {
+pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<JobEvent> {
     let Some(job) = state.jobs.live(key) else { return Vec::new() };
     if job.quarantine.is_some() {
         return Vec::new();
@@ -49,7 +49,7 @@ pub(crate) use self::first_failure::until as failures_awaited_until;
 pub(crate) use self::refresh::old_pods;
 
 /// Decides and applies until nothing follows or the phase changed: the events of one record. At its end the job's deadline stands.
-pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
+pub fn step(state: &mut State, key: &JobKey) -> Vec<JobEvent> {
     let mut events = Vec::new();
     state.refresh_quota(key);
     for _ in 0..MAX_ROUNDS {
@@ -59,11 +59,12 @@ pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
         }
         for event in &round {
             // Deciding only names jobs and slots that are there; an event that does not fit would be a fault in this crate.
-            let applied = state.apply_job(key, event);
+            let applied = state.apply_job_event(key, event);
             debug_assert_eq!(applied, Ok(()), "decided event must apply");
         }
-        let closes =
-            round.iter().any(|e| matches!(e, Event::PhaseChanged { .. } | Event::Ended { .. } | Event::Fenced));
+        let closes = round
+            .iter()
+            .any(|e| matches!(e, JobEvent::PhaseChanged { .. } | JobEvent::Ended { .. } | JobEvent::Fenced));
         events.extend(round);
         if closes {
             break;
@@ -73,7 +74,7 @@ pub fn step(state: &mut State, key: &JobKey) -> Vec<Event> {
     events
 }
 
-fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
+fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<JobEvent> {
     if let Some(spec) = job.spec().filter(|spec| spec.observes_pods) {
         return observed::rules(context, job, spec);
     }
@@ -146,7 +147,7 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
 }
 
 /// Holds decisions back until the term is fenced. A term acts on a job only once it stands in the job's mirror; of what was decided before, only the first phase is shown.
-fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
+fn fence(job: &Job, term: Term, events: Vec<JobEvent>) -> Vec<JobEvent> {
     let waiting = job.owned.values().any(|owned| owned.planned)
         || !job.planned_pods.is_empty()
         || !job.planned_services.is_empty()
@@ -161,7 +162,7 @@ fn fence(job: &Job, term: Term, events: Vec<Event>) -> Vec<Event> {
         return Vec::new();
     }
     let waits = |phase| matches!(phase, Phase::Pending | Phase::Suspended | Phase::Preparing | Phase::Queued);
-    let is_first = |e: &Event| matches!(e, Event::PhaseChanged { to, .. } if waits(*to));
-    let first = |e: &Event| job.phase == Phase::New && is_first(e);
-    std::iter::once(Event::Fenced).chain(events.into_iter().filter(first)).collect()
+    let is_first = |e: &JobEvent| matches!(e, JobEvent::PhaseChanged { to, .. } if waits(*to));
+    let first = |e: &JobEvent| job.phase == Phase::New && is_first(e);
+    std::iter::once(JobEvent::Fenced).chain(events.into_iter().filter(first)).collect()
 }

@@ -4,9 +4,10 @@
 //! `async`, use a float, or iterate a hash map; nor may it ask which API a job came from (differences are policy values
 //! in [`model::JobSpec`]). Time enters as the `at` of a record and nowhere else.
 //!
-//! The way through: [`State::begin`] a record, [`State::admit`] and [`State::observe`] its facts, [`step`] to decide and
-//! apply, then [`State::effects_of`]. Tests: beside `admit`, `wire`, `state`, `jobs`, `finished` and `observe::answers`; every rule through the `snapshots` package
-//! (scenarios, truth tables, crash sweep, random walks).
+//! The way through: [`State::begin`] a record, [`State::handle_cluster_fact`] or [`State::handle_job_fact`] for its facts,
+//! [`step`] to decide and apply, then [`State::effects_of`]. A record that was written is replayed: [`State::replay`].
+//! Tests: beside `admit`, `wire`, `state`, `jobs`, `finished` and `facts::answers`; every rule through the `snapshots`
+//! package (scenarios, truth tables, crash sweep, random walks).
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,26 +23,29 @@
 pub mod admit;
 mod adopt;
 pub mod allocation;
-mod apply;
 mod autoscaler;
 pub mod blocked_by;
 mod classify;
 mod deadline;
 mod decide;
 mod effects;
+mod events;
+mod facts;
 mod finished;
-mod fold;
 pub mod gates;
 pub mod group;
+mod handle;
 mod in_place;
 pub mod job;
 mod jobs;
 pub mod nodes;
 mod notes;
-mod observe;
 pub mod queues;
 mod ranges;
+mod record;
+mod record_context;
 mod refusals;
+mod replay;
 mod slots;
 pub mod state;
 pub mod storage;
@@ -56,11 +60,13 @@ pub use allocation::Allocation;
 pub use autoscaler::words as scaling_words;
 pub use blocked_by::BlockedBy;
 pub use decide::{decide, step};
-pub use fold::FoldError;
+pub use events::ApplyError;
 pub use group::{Counters, Group, Slot};
+pub use handle::Handled;
 pub use job::{Attempt, Job, Owned, PendingDeletion, Pod, Service};
 pub use jobs::{JobSummary, Jobs};
-pub use observe::FactError;
-pub use state::{ApplyError, Dirty, Scope, State};
-pub use wire::{Record, WireError};
+pub use record::{Body, Record};
+pub use replay::ReplayError;
+pub use state::{Dirty, State};
+pub use wire::WireError;
 pub use words::{amount_words, creation_trouble, pod_trouble, trouble, unplaced_pod, with_message};

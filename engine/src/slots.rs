@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use model::{ContainerFact, ContainerState, GroupSpec, ObjectRef, PodFact, PodPhase, SlotId, Text, Uid};
 
+use crate::facts::answers;
 use crate::group::{Counter, Group, Slot};
 use crate::job::{Job, Pod};
 use crate::nodes::NodeView;
-use crate::observe::{Turn, answers};
+use crate::record_context::RecordContext;
 
 /// Waiting reasons that mean a container could not be created.
 pub(crate) const CREATION_ERRORS: [&str; 8] = [
@@ -145,8 +146,8 @@ pub(crate) fn has_gpu_condition(pod: &Pod, node_view: &NodeView<'_>) -> bool {
 
 /// Rebuilds the slots of the job's groups for its present valid spec and sorts its pods into slots and surplus. `edited`: another valid spec
 /// was in force before.
-pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
-    let node_view = &turn.node_view;
+pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, context: &RecordContext<'_>) {
+    let node_view = &context.node_view;
     let Some(valid) = job.valid.clone() else { return };
     let Ok(spec) = &valid.spec else { return };
     for (name, group) in &mut job.groups {
@@ -158,12 +159,12 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
         let group = job.groups.entry(wanted.name.clone()).or_default();
         // Of an adopted job its mirror may tell the number before.
         let was_known = edited || group.replicas > 0;
-        resize(group, wanted.replicas, was_known && turn.behaviour.tells_growth());
+        resize(group, wanted.replicas, was_known && context.behaviour.tells_growth());
         // Of an adopted job its mirror tells the slots whose pods failed for good, those included that were scaled away meanwhile.
         let lost = group.lost.len();
         group.lost.retain(|index| *index < wanted.replicas);
         if group.lost.len() < lost {
-            job.status_stamp = turn.stamp;
+            job.status_stamp = context.stamp;
         }
         for index in &group.lost {
             if let Some(slot) = usize::try_from(*index).ok().and_then(|n| group.slots.get_mut(n)) {
@@ -177,7 +178,7 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
             }
         }
     }
-    sort_plans(job, turn);
+    sort_plans(job, context);
     // Objects that stood when an ending that keeps pods was decided are no surplus.
     let kept = job.ending().is_some_and(|(_, clean, _)| !clean);
     job.surplus_pods.clear();
@@ -215,7 +216,7 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, turn: &Turn<'_>) {
 
 /// Gives up what was planned for slots that were scaled away. A pod that may have been created stays planned until that is
 /// known: its slot may come back before.
-fn sort_plans(job: &mut Job, turn: &Turn<'_>) {
+fn sort_plans(job: &mut Job, context: &RecordContext<'_>) {
     for id in job.planned_pods.clone() {
         match job.slot_mut(&id) {
             Some(slot) if !slot.planned => {
@@ -223,8 +224,8 @@ fn sort_plans(job: &mut Job, turn: &Turn<'_>) {
                 slot.cancelled = false;
             }
             Some(_) => {}
-            None if turn.behaviour.cancels_plans() => answers::cancel(job, &id, turn.stamp),
-            None => answers::give_up(job, &id, turn.stamp),
+            None if context.behaviour.cancels_plans() => answers::cancel(job, &id, context.stamp),
+            None => answers::give_up(job, &id, context.stamp),
         }
     }
     let Job { groups, attempts, planned_services, .. } = job;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::{Config, Fact, JobKey, Kind, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
+use model::{Config, JobFact, JobKey, Kind, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
 
 use crate::job::Job;
 use crate::jobs::Jobs;
@@ -12,38 +12,8 @@ use crate::nodes::{Node, NodeView};
 use crate::queues::Queues;
 use crate::users::Users;
 
-/// Subject of a record.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Scope {
-    /// Nodes, configuration, terms, views of a kind.
-    Cluster,
-    /// The queues: shares of all jobs.
-    Queues,
-    /// One job.
-    Job(JobKey),
-}
-
 /// Jobs that a fact touched, each with the facts its own record gets for it.
-pub type Dirty = BTreeMap<JobKey, Vec<Fact>>;
-
-/// An event that does not fit the state it is applied to: the log is not the one this state was folded from.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApplyError {
-    /// The job is not known.
-    #[error("event {event} for job {job}, which is not known")]
-    UnknownJob {
-        /// The job.
-        job: String,
-        /// The event.
-        event: &'static str,
-    },
-    /// The event does not belong in a record of that subject.
-    #[error("event {event} in a record of another subject")]
-    Misplaced {
-        /// The event.
-        event: &'static str,
-    },
-}
+pub type Dirty = BTreeMap<JobKey, Vec<JobFact>>;
 
 /// A numbered set of rules. What each number stands for is listed at [`crate::wire::BEHAVIOUR`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,7 @@
 //! ([`crate::notes`]), which precedes the pod: a lost log loses nothing. A pod that cannot be placed there within a minute may run on
 //! any node. It must not know how much storage a node has: `apis` adds that up. Tests: the scenarios `storage-node-*` of `TorchJob`.
 
-use model::{Event, GroupSpec, Incarnation, JobSpec, ObjectRef, Outcome, PodPhase, Stamp, Text, Timestamp};
+use model::{GroupSpec, Incarnation, JobEvent, JobSpec, ObjectRef, Outcome, PodPhase, Stamp, Text, Timestamp};
 
 use crate::blocked_by::BlockedBy;
 use crate::job::{Job, Pod};
@@ -116,9 +116,9 @@ impl Job {
     }
 
     /// Replaces a pod that waited for its node for too long.
-    pub(crate) fn unplaced(&self, now: Timestamp) -> Option<Vec<Event>> {
+    pub(crate) fn unplaced(&self, now: Timestamp) -> Option<Vec<JobEvent>> {
         let is_over = self.unplaced_until().is_some_and(|until| until <= now);
         let pod = self.unplaced_pod().filter(|_| is_over)?;
-        Some(vec![Event::NodeDropped, Event::PodsDropped { uids: vec![pod.fact.uid.clone()] }])
+        Some(vec![JobEvent::NodeDropped, JobEvent::PodsDropped { uids: vec![pod.fact.uid.clone()] }])
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Event, JobKey, Text, UserCounts};
+use model::{JobEvent, JobKey, Text, UserCounts};
 
 use crate::job::Job;
 use crate::state::State;
@@ -126,8 +126,8 @@ impl State {
     }
 
     /// Decides what an object tells of its users.
-    pub(crate) fn count_users(&self, key: &JobKey, job: &Job) -> Option<Event> {
+    pub(crate) fn count_users(&self, key: &JobKey, job: &Job) -> Option<JobEvent> {
         let tells = job.spec().is_some_and(|spec| spec.counts_users) && self.tells_otherwise(key, job);
-        tells.then(|| Event::UsersCounted(self.user_counts(key)))
+        tells.then(|| JobEvent::UsersCounted(self.user_counts(key)))
     }
 }

@@ -15,14 +15,18 @@ mod v1;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use model::{Decision, Event, Fact, FieldError, Mirror, Phase, PodPhase, Position, Stamp, Term, Timestamp};
+use model::{
+    ClusterFact, Decision, Event, Fact, FieldError, JobEvent, JobFact, Mirror, Phase, PodPhase, Position, QueueEvent,
+    QueueFact, Term,
+};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_with::SerializeAs;
 
 use crate::job::Job;
-use crate::state::{Scope, State};
+use crate::record::{Body, Record};
+use crate::state::State;
 
 /// Newest format of bodies that this build reads and writes.
 ///
@@ -38,33 +42,26 @@ pub const VERSION: u16 = 7;
 /// and services are.
 pub const BEHAVIOUR: u32 = 3;
 
-/// One record: the facts of a turn about one scope, and what was decided from them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// Its place in the log.
-    pub position: Position,
-    /// The term it was written in.
-    pub term: Term,
-    /// Subject of it.
-    pub scope: Scope,
-    /// When.
-    pub at: Timestamp,
-    /// The behaviour it was decided by.
-    pub behaviour: u32,
-    /// Facts that came in.
-    pub facts: Vec<Fact>,
-    /// Records that led to this one.
-    pub causes: Vec<Position>,
-    /// Decisions that followed.
-    pub events: Vec<Event>,
-}
-
 /// A body that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// It was written by a newer build, so folding it here would lead to another state than there.
     #[error("written by a newer build of Trainyard ({0}); use that build or newer")]
     TooNew(Newer),
+    /// It has a fact of another scope.
+    #[error("fact {fact} does not belong in a {scope} record")]
+    MisplacedFact {
+        /// The kind of fact.
+        fact: &'static str,
+        /// `cluster`, `queues` or `job`.
+        scope: &'static str,
+    },
+    /// It has an event of another scope.
+    #[error("event {event} in a record of another subject")]
+    MisplacedEvent {
+        /// The kind of event.
+        event: &'static str,
+    },
     /// It is not a record.
     #[error("not a record: {0}")]
     Malformed(#[from] serde_json::Error),
@@ -127,53 +124,84 @@ const fn first() -> u32 {
 }
 
 impl Record {
-    /// The stamp of this record.
-    pub const fn stamp(&self) -> Stamp {
-        Stamp { term: self.term, position: self.position }
-    }
-
-    /// The body as it stands in the log (position and term stand in the frame).
+    /// Returns the body as it stands in the log. Position and term stand in the frame.
     ///
     /// # Errors
     /// [`WireError::Malformed`], should a value have no JSON form.
     pub fn encode(&self) -> Result<Vec<u8>, WireError> {
-        let job = match &self.scope {
-            Scope::Cluster | Scope::Queues => None,
-            Scope::Job(key) => Some(key),
+        let (facts, events) = match &self.body {
+            Body::Cluster { facts } => (v1::FactsRef::Cluster(facts), v1::EventsRef::Job(&[])),
+            Body::Queues { facts, events } => (v1::FactsRef::Queues(facts), v1::EventsRef::Queues(events)),
+            Body::Job { facts, events, .. } => (v1::FactsRef::Job(facts), v1::EventsRef::Job(events)),
         };
         Ok(serde_json::to_vec(&v1::RecordRef {
-            v: format::of_record(&self.facts, &self.events),
+            v: format::of_record(&self.body),
             at: self.at,
             behaviour: self.behaviour,
-            job,
-            queues: self.scope == Scope::Queues,
-            facts: &self.facts,
+            job: self.job(),
+            queues: matches!(self.body, Body::Queues { .. }),
+            facts,
             causes: &self.causes,
-            events: &self.events,
+            events,
         })?)
     }
 
     /// Reads a body.
     ///
     /// # Errors
-    /// Returns an error if it is newer than this build, or no record.
+    /// Returns an error if it is newer than this build, has a fact or an event of another scope, or is no record.
     pub fn decode(position: Position, term: Term, body: &[u8]) -> Result<Self, WireError> {
-        let body: v1::Record = read(body)?;
-        Ok(Self {
-            position,
-            term,
-            scope: match body.job {
-                Some(key) => Scope::Job(key),
-                None if body.queues => Scope::Queues,
-                None => Scope::Cluster,
-            },
-            at: body.at,
-            behaviour: body.behaviour,
-            facts: body.facts,
-            causes: body.causes,
-            events: body.events,
-        })
+        let v1::Record { at, behaviour, job, queues, facts, causes, events } = read(body)?;
+        let body = match job {
+            Some(key) => Body::Job { key, facts: of_job(facts)?, events: decided_of_job(events)? },
+            None if queues => Body::Queues { facts: of_queues(facts)?, events: decided_of_queues(events)? },
+            None => Body::Cluster { facts: of_cluster(facts, &events)? },
+        };
+        Ok(Self { position, term, at, behaviour, causes, body })
     }
+}
+
+fn of_cluster(facts: Vec<Fact>, events: &[Event]) -> Result<Vec<ClusterFact>, WireError> {
+    if let Some(event) = events.first() {
+        return Err(WireError::MisplacedEvent { event: event.name() });
+    }
+    let of_scope = |fact| match fact {
+        Fact::Cluster(fact) => Ok(fact),
+        Fact::Queue(_) | Fact::Job(_) => Err(WireError::MisplacedFact { fact: fact.name(), scope: "cluster" }),
+    };
+    facts.into_iter().map(of_scope).collect()
+}
+
+fn of_queues(facts: Vec<Fact>) -> Result<Vec<QueueFact>, WireError> {
+    let of_scope = |fact| match fact {
+        Fact::Queue(fact) => Ok(fact),
+        Fact::Cluster(_) | Fact::Job(_) => Err(WireError::MisplacedFact { fact: fact.name(), scope: "queues" }),
+    };
+    facts.into_iter().map(of_scope).collect()
+}
+
+fn of_job(facts: Vec<Fact>) -> Result<Vec<JobFact>, WireError> {
+    let of_scope = |fact| match fact {
+        Fact::Job(fact) => Ok(fact),
+        Fact::Cluster(_) | Fact::Queue(_) => Err(WireError::MisplacedFact { fact: fact.name(), scope: "job" }),
+    };
+    facts.into_iter().map(of_scope).collect()
+}
+
+fn decided_of_queues(events: Vec<Event>) -> Result<Vec<QueueEvent>, WireError> {
+    let of_scope = |event| match event {
+        Event::Queue(event) => Ok(event),
+        Event::Job(_) => Err(WireError::MisplacedEvent { event: event.name() }),
+    };
+    events.into_iter().map(of_scope).collect()
+}
+
+fn decided_of_job(events: Vec<Event>) -> Result<Vec<JobEvent>, WireError> {
+    let of_scope = |event| match event {
+        Event::Job(event) => Ok(event),
+        Event::Queue(_) => Err(WireError::MisplacedEvent { event: event.name() }),
+    };
+    events.into_iter().map(of_scope).collect()
 }
 
 impl State {
@@ -246,7 +274,10 @@ impl State {
 
 /// Returns an event as records hold it.
 pub fn event_value(event: &Event) -> Value {
-    value::<_, v1::Event>(event)
+    match event {
+        Event::Queue(event) => value::<_, v1::QueueEvent>(event),
+        Event::Job(event) => value::<_, v1::JobEvent>(event),
+    }
 }
 
 /// Returns a job as checkpoints hold it.

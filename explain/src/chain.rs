@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use engine::Record;
 use model::command::Outcome;
-use model::{Event, Fact, PodPhase};
+use model::{JobEvent, JobFact, PodPhase};
 
-use crate::events::event_words;
-use crate::facts::{fact_words, pod_words};
+use crate::events::job_event_words;
+use crate::facts::{job_fact_words, pod_words};
 use crate::timeline::Line;
 
 /// The lines that led to the present state of a job: the records that matter, cause before effect.
@@ -25,26 +25,26 @@ const MAX_CHAIN: usize = 64;
 impl Chain {
     /// Adds the next record of the job.
     pub fn take(&mut self, record: &Record) {
-        for fact in &record.facts {
-            if let Fact::Pod(pod) = fact
+        for fact in record.job_facts() {
+            if let JobFact::Pod(pod) = fact
                 && (pod.phase.is_terminal() || pod.phase == PodPhase::Unknown || !pod.failures().is_empty())
             {
                 let line = Line { position: record.position, at: record.at, decided: false, text: pod_words(pod) };
                 self.ends.insert(pod.slot.as_ref().map_or_else(|| pod.name.to_string(), ToString::to_string), line);
             }
         }
-        let notable = |fact: &&Fact| {
-            matches!(fact, Fact::Adopted(_) | Fact::NodeChanged { .. } | Fact::Spec(_) | Fact::JobGone)
-                || matches!(fact, Fact::Job(job) if job.deleting || !job.end_requests.is_empty())
-                || matches!(fact, Fact::Answered { outcome: Outcome::Refused { .. } | Outcome::Taken { .. }, .. })
+        let notable = |fact: &&JobFact| {
+            matches!(fact, JobFact::Adopted(_) | JobFact::NodeChanged { .. } | JobFact::Spec(_) | JobFact::Gone)
+                || matches!(fact, JobFact::Object(job) if job.deleting || !job.end_requests.is_empty())
+                || matches!(fact, JobFact::Answered { outcome: Outcome::Refused { .. } | Outcome::Taken { .. }, .. })
         };
-        for text in record.facts.iter().filter(notable).filter_map(fact_words) {
+        for text in record.job_facts().iter().filter(notable).filter_map(job_fact_words) {
             self.push(Line { position: record.position, at: record.at, decided: false, text });
         }
         // Words of a decision of this record: a change of phase that repeats them says the rest alone.
         let mut known = None;
-        for event in &record.events {
-            if let Event::Decided(decision) = event {
+        for event in record.job_events() {
+            if let JobEvent::Decided(decision) = event {
                 known = Some(&*decision.cause().message);
                 let seen: Vec<Line> =
                     decision.cause().slots.iter().filter_map(|slot| self.ends.remove(&slot.to_string())).collect();
@@ -54,10 +54,13 @@ impl Chain {
             }
             let leads = matches!(
                 event,
-                Event::Decided(_) | Event::RestartCleared | Event::Ended { .. } | Event::PhaseChanged { .. }
+                JobEvent::Decided(_)
+                    | JobEvent::RestartCleared
+                    | JobEvent::Ended { .. }
+                    | JobEvent::PhaseChanged { .. }
             );
-            if let Some(text) = event_words(event).filter(|_| leads) {
-                let repeats = matches!(event, Event::PhaseChanged { .. });
+            if let Some(text) = job_event_words(event).filter(|_| leads) {
+                let repeats = matches!(event, JobEvent::PhaseChanged { .. });
                 let text = known.filter(|_| repeats).map_or_else(|| text.clone(), |known| without(&text, known));
                 self.push(Line { position: record.position, at: record.at, decided: true, text });
             }

@@ -3,8 +3,8 @@
 //! Owns which jobs a log shows as deleted, and how one of them is listed. Tests: `cli/tests/local/deleted.rs`.
 
 use apis::Registry;
-use engine::{Job, Record, Scope, State};
-use model::{Fact, JobKey, Timestamp};
+use engine::{Job, Record, State};
+use model::{JobFact, JobKey, Timestamp};
 
 use crate::phases::{DELETED, end_word};
 use crate::row::Row;
@@ -53,8 +53,8 @@ impl Deletions {
     /// Adds the next record. `before`: the state before it.
     pub fn take(&mut self, before: &State, record: &Record) {
         self.settle(before);
-        let Scope::Job(key) = &record.scope else { return };
-        let is_going = |job: &Job| job.known && (job.gone || record.facts.contains(&Fact::JobGone));
+        let Some(key) = record.job() else { return };
+        let is_going = |job: &Job| job.known && (job.gone || record.job_facts().contains(&JobFact::Gone));
         let job = before.job(key).filter(|job| is_going(job) && Registry::all().is_job(&key.kind));
         self.last = job.map(|job| Deleted { key: key.clone(), job: job.into_owned(), at: record.at });
     }

@@ -3,28 +3,52 @@
 use std::fmt::Write as _;
 
 use engine::{scaling_words, storage};
-use model::{Decision, Event, JobKey, LossKind, ScalingStep, ShareChange, ShareTarget, UserCounts};
+use model::{Decision, JobEvent, JobKey, LossKind, QueueEvent, ScalingStep, ShareChange, ShareTarget, UserCounts};
 
-/// Returns an event as text; `None` for those that a phase change beside them says better.
-pub(crate) fn event_words(event: &Event) -> Option<String> {
+/// Returns an event of the queues as text; `None` for those that a job's record says better.
+pub(crate) fn queue_event_words(event: &QueueEvent) -> Option<String> {
     Some(match event {
-        Event::Fenced => "this term takes the job over: its mirror is written first".to_owned(),
-        Event::PodsPlanned { slots } => {
+        QueueEvent::Allocated(update) => {
+            let target = |(job, target): &(JobKey, ShareTarget)| {
+                format!("{}/{} shall run {}", job.namespace, job.name, target.share)
+            };
+            let targets: Vec<String> = update.targets.iter().map(target).collect();
+            if targets.is_empty() {
+                return None;
+            }
+            targets.join("; ")
+        }
+        QueueEvent::Shared { changes } => {
+            let change = |(job, change): &(JobKey, ShareChange)| {
+                format!("{}/{} {}", job.namespace, job.name, share_words(change))
+            };
+            changes.iter().map(change).collect::<Vec<_>>().join("; ")
+        }
+        QueueEvent::Dequeued { job, .. } => format!("{}/{} is dequeued", job.namespace, job.name),
+        QueueEvent::Reported { .. } | QueueEvent::WaitsReported { .. } => return None,
+    })
+}
+
+/// Returns an event of a job as text; `None` for those that a phase change beside them says better.
+pub(crate) fn job_event_words(event: &JobEvent) -> Option<String> {
+    Some(match event {
+        JobEvent::Fenced => "this term takes the job over: its mirror is written first".to_owned(),
+        JobEvent::PodsPlanned { slots } => {
             format!("create pods {}", named_list(&slots.iter().map(|(s, _)| s.to_string()).collect::<Vec<_>>()))
         }
-        Event::ServicesPlanned { slots } => {
+        JobEvent::ServicesPlanned { slots } => {
             format!("create services {}", named_list(&slots.iter().map(ToString::to_string).collect::<Vec<_>>()))
         }
-        Event::OwnedPlanned { objects } => {
+        JobEvent::OwnedPlanned { objects } => {
             format!("create {}", named_list(&objects.iter().map(ToString::to_string).collect::<Vec<_>>()))
         }
-        Event::OwnedDropped { objects } => {
+        JobEvent::OwnedDropped { objects } => {
             format!("delete {}", named_list(&objects.iter().map(ToString::to_string).collect::<Vec<_>>()))
         }
-        Event::Achieved { group, run } => format!("{group} completed run {run}"),
-        Event::PodsDropped { uids } => format!("delete {} surplus pods", uids.len()),
-        Event::ServicesDropped { uids } => format!("delete {} services", uids.len()),
-        Event::Decided(decision) => match &**decision {
+        JobEvent::Achieved { group, run } => format!("{group} completed run {run}"),
+        JobEvent::PodsDropped { uids } => format!("delete {} surplus pods", uids.len()),
+        JobEvent::ServicesDropped { uids } => format!("delete {} services", uids.len()),
+        JobEvent::Decided(decision) => match &**decision {
             Decision::Restart { group, scope, cause, retry_at, .. } => {
                 let wait = retry_at.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
                 format!("restart (scope {scope:?}, charged to {group}{wait}): {}", cause.message)
@@ -39,50 +63,30 @@ pub(crate) fn event_words(event: &Event) -> Option<String> {
             }
             Decision::Halt { cause } => format!("halt: {}", cause.message),
         },
-        Event::Replaced { group, slots } => {
+        JobEvent::Replaced { group, slots } => {
             let names: Vec<String> = slots.iter().map(|each| format!("{group}-{}", each.index)).collect();
             let last = slots.iter().filter_map(|each| each.retry_at).max();
             let wait = last.map(|at| format!(", not before {}", at.to_rfc3339())).unwrap_or_default();
             format!("replace pods {} (charged to {group}{wait})", named_list(&names))
         }
-        Event::Lost { slots } => {
+        JobEvent::Lost { slots } => {
             let names: Vec<String> = slots.iter().map(|(slot, _)| slot.to_string()).collect();
             format!("pods {} failed for good: not created again", named_list(&names))
         }
-        Event::RestartCleared => "the old pods are gone".to_owned(),
-        Event::Ended { phase } => format!("phase {phase:?}: ended"),
-        Event::PhaseChanged { to, message } if message.is_empty() => format!("phase {to:?}"),
-        Event::PhaseChanged { to, message } => format!("phase {to:?}: {message}"),
-        Event::Allocated(update) => {
-            let target = |(job, target): &(JobKey, ShareTarget)| {
-                format!("{}/{} shall run {}", job.namespace, job.name, target.share)
-            };
-            let targets: Vec<String> = update.targets.iter().map(target).collect();
-            if targets.is_empty() {
-                return None;
-            }
-            targets.join("; ")
-        }
-        Event::Shared { changes } => {
-            let change = |(job, change): &(JobKey, ShareChange)| {
-                format!("{}/{} {}", job.namespace, job.name, share_words(change))
-            };
-            changes.iter().map(change).collect::<Vec<_>>().join("; ")
-        }
-        Event::Autoscaled(step) => match &step.scaling {
+        JobEvent::RestartCleared => "the old pods are gone".to_owned(),
+        JobEvent::Ended { phase } => format!("phase {phase:?}: ended"),
+        JobEvent::PhaseChanged { to, message } if message.is_empty() => format!("phase {to:?}"),
+        JobEvent::PhaseChanged { to, message } => format!("phase {to:?}: {message}"),
+        JobEvent::Autoscaled(step) => match &step.scaling {
             Some(scaling) => scaling_words(scaling),
             None => format!("autoscaler: {}", step_words(step.next)),
         },
-        Event::NodeDropped => storage::DROPPED.to_owned(),
-        Event::Dequeued { job, .. } => format!("{}/{} is dequeued", job.namespace, job.name),
-        Event::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
+        JobEvent::NodeDropped => storage::DROPPED.to_owned(),
+        JobEvent::UsersCounted(UserCounts { pending, running, finished, gpus }) => {
             format!("its jobs: {pending} pending, {running} running on {gpus} GPUs, {finished} finished")
         }
-        Event::Stalled { message: Some(message) } => message.to_string(),
-        Event::Stalled { message: None }
-        | Event::MessageChanged { .. }
-        | Event::Reported { .. }
-        | Event::WaitsReported { .. } => return None,
+        JobEvent::Stalled { message: Some(message) } => message.to_string(),
+        JobEvent::Stalled { message: None } | JobEvent::MessageChanged { .. } => return None,
     })
 }
 

@@ -5,76 +5,86 @@ use std::fmt::Write as _;
 use engine::nodes::OUT_OF_SERVICE;
 use engine::{BlockedBy, Job, amount_words, with_message};
 use model::command::Outcome;
-use model::{ContainerState, Fact, ObjectRef, OwnedFact, PodFact};
+use model::{ClusterFact, ContainerState, JobFact, ObjectRef, OwnedFact, PodFact};
 
 use crate::events::share_words;
 
 /// Returns a fact about an object of a job as text with the object's name, where the fact has its uid only.
-pub(crate) fn named(job: Option<&Job>, fact: &Fact) -> Option<String> {
+pub(crate) fn named(job: Option<&Job>, fact: &JobFact) -> Option<String> {
     let job = job?;
     let pod = |uid| job.pods.get(uid).map(|p| format!("pod {}", p.fact.name));
     let service = |uid| job.services.get(uid).map(|s| format!("service {}", s.name));
     match fact {
-        Fact::PodGone { uid, .. } => Some(format!("{} is gone", pod(uid)?)),
-        Fact::ServiceGone { uid } => Some(format!("{} is gone", service(uid)?)),
-        Fact::Answered { object: ObjectRef::PodUid(uid), outcome } => {
+        JobFact::PodGone { uid, .. } => Some(format!("{} is gone", pod(uid)?)),
+        JobFact::ServiceGone { uid } => Some(format!("{} is gone", service(uid)?)),
+        JobFact::Answered { object: ObjectRef::PodUid(uid), outcome } => {
             Some(outcome_words(&format!("delete of {}", pod(uid)?), outcome))
         }
-        Fact::Answered { object: ObjectRef::ServiceUid(uid), outcome } => {
+        JobFact::Answered { object: ObjectRef::ServiceUid(uid), outcome } => {
             Some(outcome_words(&format!("delete of {}", service(uid)?), outcome))
         }
-        Fact::TermBegan { .. }
-        | Fact::Configured(_)
-        | Fact::Job(_)
-        | Fact::Spec(_)
-        | Fact::JobGone
-        | Fact::Pod(_)
-        | Fact::Service(_)
-        | Fact::Owned(_)
-        | Fact::OwnedGone { .. }
-        | Fact::Node(_)
-        | Fact::NodeGone { .. }
-        | Fact::ForeignUse { .. }
-        | Fact::Class(_)
-        | Fact::ClassGone { .. }
-        | Fact::Quota(_)
-        | Fact::QuotaGone { .. }
-        | Fact::Namespace(_)
-        | Fact::NamespaceGone { .. }
-        | Fact::NodeChanged { .. }
-        | Fact::Relisted { .. }
-        | Fact::Answered { .. }
-        | Fact::Published { .. }
-        | Fact::Due
-        | Fact::Adopted(_)
-        | Fact::SchedulingCycle { .. }
-        | Fact::ShareChanged(_)
-        | Fact::WaitReported(_)
-        | Fact::Dequeued
-        | Fact::Measured { .. }
-        | Fact::NodeFound { .. }
-        | Fact::QueueReported(_) => None,
+        JobFact::Object(_)
+        | JobFact::Spec(_)
+        | JobFact::Gone
+        | JobFact::Pod(_)
+        | JobFact::Service(_)
+        | JobFact::Owned(_)
+        | JobFact::OwnedGone { .. }
+        | JobFact::NodeChanged { .. }
+        | JobFact::Answered { .. }
+        | JobFact::Published { .. }
+        | JobFact::Due
+        | JobFact::Adopted(_)
+        | JobFact::ShareChanged(_)
+        | JobFact::WaitReported(_)
+        | JobFact::Dequeued
+        | JobFact::Measured { .. }
+        | JobFact::NodeFound { .. }
+        | JobFact::QueueReported(_) => None,
     }
 }
 
-/// Returns a fact as text; `None` for those that matter to bookkeeping only.
-pub(crate) fn fact_words(fact: &Fact) -> Option<String> {
+/// Returns a fact about the cluster as text; `None` for those that matter to bookkeeping only.
+pub(crate) fn cluster_fact_words(fact: &ClusterFact) -> Option<String> {
     Some(match fact {
-        Fact::TermBegan { term } => format!("term {term} began"),
-        Fact::Configured(_) => "configuration recorded".to_owned(),
-        Fact::Job(job) if job.deleting => "the job object is being deleted".to_owned(),
-        Fact::Job(job) if !job.end_requests.is_empty() => {
+        ClusterFact::TermBegan { term } => format!("term {term} began"),
+        ClusterFact::Configured(_) => "configuration recorded".to_owned(),
+        ClusterFact::Node(node) if node.conditions.iter().any(|condition| &**condition == OUT_OF_SERVICE) => {
+            format!("node {} is out of service", node.name)
+        }
+        ClusterFact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
+        ClusterFact::ForeignUse { node, gpus, requests } => {
+            let gpus: Vec<String> = gpus.iter().map(|(resource, count)| format!("{count} {resource}")).collect();
+            let gpus = if gpus.is_empty() { "no GPUs".to_owned() } else { gpus.join(", ") };
+            let requests =
+                requests.iter().map(|(resource, amount)| format!(", {resource} {}", amount_words(resource, *amount)));
+            format!("pods of others hold {gpus}{} on node {node}", requests.collect::<String>())
+        }
+        ClusterFact::NodeGone { name } => format!("node {name} is gone"),
+        ClusterFact::Class(class) => format!("priority class {} has the value {}", class.name, class.value),
+        ClusterFact::ClassGone { name } => format!("priority class {name} is gone"),
+        ClusterFact::Quota(quota) => format!("ResourceQuota {} of namespace {} changed", quota.name, quota.namespace),
+        ClusterFact::QuotaGone { namespace, name } => format!("ResourceQuota {name} of namespace {namespace} is gone"),
+        ClusterFact::Namespace(namespace) => format!("the labels of namespace {} changed", namespace.name),
+        ClusterFact::NamespaceGone { name } => format!("namespace {name} is gone"),
+        ClusterFact::Relisted { .. } => return None,
+    })
+}
+
+/// Returns a fact about a job as text; `None` for those that matter to bookkeeping only.
+pub(crate) fn job_fact_words(fact: &JobFact) -> Option<String> {
+    Some(match fact {
+        JobFact::Object(job) if job.deleting => "the job object is being deleted".to_owned(),
+        JobFact::Object(job) if !job.end_requests.is_empty() => {
             let end_requests: Vec<String> =
                 job.end_requests.iter().map(|(request, value)| format!("{request:?}={value}")).collect();
             format!("the job object carries marks: {}", end_requests.join(", "))
         }
-        Fact::Job(_) | Fact::Published { .. } | Fact::Due | Fact::Relisted { .. } | Fact::SchedulingCycle { .. } => {
-            return None;
-        }
-        Fact::ShareChanged(change) => share_words(change),
-        Fact::WaitReported(why) => format!("waits: {}", why.as_ref()?),
-        Fact::QueueReported(report) => format!("{} jobs hold places, {} wait", report.admitted, report.pending),
-        Fact::Spec(spec) => match &spec.spec {
+        JobFact::Object(_) | JobFact::Published { .. } | JobFact::Due => return None,
+        JobFact::ShareChanged(change) => share_words(change),
+        JobFact::WaitReported(why) => format!("waits: {}", why.as_ref()?),
+        JobFact::QueueReported(report) => format!("{} jobs hold places, {} wait", report.admitted, report.pending),
+        JobFact::Spec(spec) => match &spec.spec {
             Ok(spec) => {
                 let groups: Vec<String> =
                     spec.groups.iter().map(|g| format!("{} x{}", g.display(), g.replicas)).collect();
@@ -90,12 +100,12 @@ pub(crate) fn fact_words(fact: &Fact) -> Option<String> {
                 format!("spec cannot be accepted: {}", errors.join("; "))
             }
         },
-        Fact::JobGone => "the job object is gone".to_owned(),
-        Fact::Pod(pod) => pod_words(pod),
-        Fact::PodGone { uid, .. } => format!("pod with uid {uid} is gone"),
-        Fact::Service(service) => format!("service {} seen", service.name),
-        Fact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
-        Fact::Owned(owned) => {
+        JobFact::Gone => "the job object is gone".to_owned(),
+        JobFact::Pod(pod) => pod_words(pod),
+        JobFact::PodGone { uid, .. } => format!("pod with uid {uid} is gone"),
+        JobFact::Service(service) => format!("service {} seen", service.name),
+        JobFact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
+        JobFact::Owned(owned) => {
             let state = match (&owned.failed, owned.deleting, owned.ready) {
                 _ if owned.gate.is_some() && !owned.deleting => gate_words(owned),
                 (Some(why), ..) => format!("cannot be used: {why}"),
@@ -105,33 +115,15 @@ pub(crate) fn fact_words(fact: &Fact) -> Option<String> {
             };
             format!("{} {state}", owned.object)
         }
-        Fact::OwnedGone { uid } => format!("an object of the job, with uid {uid}, is gone"),
-        Fact::Node(node) if node.conditions.iter().any(|condition| &**condition == OUT_OF_SERVICE) => {
-            format!("node {} is out of service", node.name)
-        }
-        Fact::Node(node) => format!("node {} is {}", node.name, if node.ready { "ready" } else { "not ready" }),
-        Fact::ForeignUse { node, gpus, requests } => {
-            let gpus: Vec<String> = gpus.iter().map(|(resource, count)| format!("{count} {resource}")).collect();
-            let gpus = if gpus.is_empty() { "no GPUs".to_owned() } else { gpus.join(", ") };
-            let requests =
-                requests.iter().map(|(resource, amount)| format!(", {resource} {}", amount_words(resource, *amount)));
-            format!("pods of others hold {gpus}{} on node {node}", requests.collect::<String>())
-        }
-        Fact::NodeGone { name } => format!("node {name} is gone"),
-        Fact::Class(class) => format!("priority class {} has the value {}", class.name, class.value),
-        Fact::ClassGone { name } => format!("priority class {name} is gone"),
-        Fact::Quota(quota) => format!("ResourceQuota {} of namespace {} changed", quota.name, quota.namespace),
-        Fact::QuotaGone { namespace, name } => format!("ResourceQuota {name} of namespace {namespace} is gone"),
-        Fact::Namespace(namespace) => format!("the labels of namespace {} changed", namespace.name),
-        Fact::NamespaceGone { name } => format!("namespace {name} is gone"),
-        Fact::Dequeued => "the coordinator dequeued the job".to_owned(),
-        Fact::Measured { latency_us: Some(us) } => format!("a step of the training took {} ms", us / 1000),
-        Fact::Measured { latency_us: None } => "the log of the pod shows no time of a step".to_owned(),
-        Fact::NodeFound { node } if node.is_empty() => "no node shows how much storage it has".to_owned(),
-        Fact::NodeFound { node } => format!("node {node} has the most free storage"),
-        Fact::NodeChanged { name } => format!("node {name} changed"),
-        Fact::Answered { object, outcome } => answer_words(object, outcome),
-        Fact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),
+        JobFact::OwnedGone { uid } => format!("an object of the job, with uid {uid}, is gone"),
+        JobFact::Dequeued => "the coordinator dequeued the job".to_owned(),
+        JobFact::Measured { latency_us: Some(us) } => format!("a step of the training took {} ms", us / 1000),
+        JobFact::Measured { latency_us: None } => "the log of the pod shows no time of a step".to_owned(),
+        JobFact::NodeFound { node } if node.is_empty() => "no node shows how much storage it has".to_owned(),
+        JobFact::NodeFound { node } => format!("node {node} has the most free storage"),
+        JobFact::NodeChanged { name } => format!("node {name} changed"),
+        JobFact::Answered { object, outcome } => answer_words(object, outcome),
+        JobFact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use engine::Record;
 use model::{
-    CauseKind, ContainerEnd, ContainerState, Decision, Event, Fact, Incarnation, PodFact, PodPhase, SlotId, Text,
+    CauseKind, ContainerEnd, ContainerState, Decision, Incarnation, JobEvent, JobFact, PodFact, PodPhase, SlotId, Text,
     Timestamp,
 };
 
@@ -60,8 +60,8 @@ pub struct Failures {
 impl Failures {
     /// Adds the next record of the job.
     pub fn take(&mut self, record: &Record) {
-        for fact in &record.facts {
-            if let Fact::Pod(pod) = fact
+        for fact in record.job_facts() {
+            if let JobFact::Pod(pod) = fact
                 && let Some(slot) = &pod.slot
                 && (has_failed(pod) || self.pods.contains_key(slot))
                 && (self.pods.len() < MAX_PODS || self.pods.contains_key(slot))
@@ -69,8 +69,8 @@ impl Failures {
                 self.pods.insert(slot.clone(), (**pod).clone());
             }
         }
-        for event in &record.events {
-            if let Event::Decided(decision) = event
+        for event in record.job_events() {
+            if let JobEvent::Decided(decision) = event
                 && decision.cause().kind != CauseKind::Completed
             {
                 self.push(record.at, decision);
@@ -142,12 +142,12 @@ fn masked(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use engine::{Scope, wire};
-    use model::{Cause, ContainerFact, Position, ResourceVersion, RestartScope, Term};
+    use engine::{Body, wire};
+    use model::{Cause, ContainerFact, JobKey, Position, ResourceVersion, RestartScope, Term};
 
     use super::*;
 
-    fn failed(index: u32, code: i32, message: &str) -> Fact {
+    fn failed(index: u32, code: i32, message: &str) -> JobFact {
         let container = |name: &str, main, code, message: Option<&str>| ContainerFact {
             name: name.into(),
             main,
@@ -160,7 +160,7 @@ mod tests {
         };
         let name = Text::from(format!("j-w-{index}"));
         let slot = SlotId { group: "w".into(), index };
-        Fact::Pod(Box::new(PodFact {
+        JobFact::Pod(Box::new(PodFact {
             incarnation: Incarnation(2),
             phase: PodPhase::Failed,
             containers: vec![container("side", false, 9, None), container("main", true, code, Some(message))],
@@ -168,11 +168,11 @@ mod tests {
         }))
     }
 
-    fn restart(index: u32) -> Event {
+    fn restart(index: u32) -> JobEvent {
         let slot = SlotId { group: "w".into(), index };
         let cause = Cause { kind: CauseKind::Exited, slots: vec![slot.clone()], message: "why".into() };
         let scope = RestartScope::All;
-        Event::Decided(Box::new(Decision::Restart {
+        JobEvent::Decided(Box::new(Decision::Restart {
             group: "w".into(),
             scope,
             slot,
@@ -182,16 +182,15 @@ mod tests {
         }))
     }
 
-    fn record(facts: Vec<Fact>, events: Vec<Event>) -> Record {
+    fn record(facts: Vec<JobFact>, events: Vec<JobEvent>) -> Record {
+        let key = JobKey { namespace: "ns".into(), name: "j".into(), kind: "AITrainingJob".into(), uid: "u".into() };
         Record {
             position: Position(1),
             term: Term(1),
-            scope: Scope::Cluster,
             at: Timestamp(5),
             behaviour: wire::BEHAVIOUR,
-            facts,
             causes: Vec::new(),
-            events,
+            body: Body::Job { key, facts, events },
         }
     }
 

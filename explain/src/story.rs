@@ -4,7 +4,7 @@
 //! outputs of `explain`, and `cli/tests/local/deleted.rs`.
 
 use apis::Registry;
-use engine::{Job, Record, Scope, State};
+use engine::{Job, Record, State};
 use model::{JobKey, Position, Timestamp, Uid};
 use serde_json::{Value, json};
 
@@ -90,7 +90,7 @@ impl StoryReader {
         if !concerns(record, &self.namespace, &self.name) {
             return;
         }
-        if let Scope::Job(key) = &record.scope
+        if let Some(key) = record.job()
             && self.uid.replace(key.uid.clone()).is_some_and(|known| known != key.uid)
             && self.newest(before).is_some_and(|n| n == *key)
         {

@@ -1,12 +1,12 @@
 //! The lines of a record: what was observed, then what was decided. Tests: `snapshots/tests/logs.rs`, and the golden outputs of
 //! `history` and `log show`.
 
-use engine::{Record, Scope, State};
+use engine::{Body, Record, State};
 use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
-use crate::events::event_words;
-use crate::facts::{fact_words, named};
+use crate::events::{job_event_words, queue_event_words};
+use crate::facts::{cluster_fact_words, job_fact_words, named};
 
 /// One line of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,17 +31,22 @@ impl Line {
 /// Returns the lines of a record: first its facts, then its decisions. `before`: the state before the record, which knows names.
 pub fn lines(record: &Record, before: &State) -> Vec<Line> {
     let line = |decided: bool, text: String| Line { position: record.position, at: record.at, decided, text };
-    let job = match &record.scope {
-        Scope::Job(key) => before.job(key),
-        Scope::Cluster | Scope::Queues => None,
+    let (seen, decided): (Vec<String>, Vec<String>) = match &record.body {
+        Body::Cluster { facts } => (facts.iter().filter_map(cluster_fact_words).collect(), Vec::new()),
+        // What begins a cycle is bookkeeping.
+        Body::Queues { events, .. } => (Vec::new(), events.iter().filter_map(queue_event_words).collect()),
+        Body::Job { key, facts, events } => {
+            let job = before.job(key);
+            let words = |fact| named(job.as_deref(), fact).or_else(|| job_fact_words(fact));
+            (facts.iter().filter_map(words).collect(), events.iter().filter_map(job_event_words).collect())
+        }
     };
-    let seen = record.facts.iter().filter_map(|fact| named(job.as_deref(), fact).or_else(|| fact_words(fact)));
-    let seen = seen.map(|text| line(false, text));
-    let decided = record.events.iter().filter_map(event_words).map(|text| line(true, text));
+    let seen = seen.into_iter().map(|text| line(false, text));
+    let decided = decided.into_iter().map(|text| line(true, text));
     seen.chain(decided).collect()
 }
 
 /// Returns true if a record is about a job, by namespace and name.
 pub fn concerns(record: &Record, namespace: &str, name: &str) -> bool {
-    matches!(&record.scope, Scope::Job(key) if &*key.namespace == namespace && &*key.name == name)
+    record.job().is_some_and(|key| &*key.namespace == namespace && &*key.name == name)
 }

@@ -147,7 +147,7 @@ pub fn fold(
     each(source, &mut state, &mut |state, record| {
         let flow = visit(state, &record)?;
         if flow == Flow::Go {
-            state.fold(&record)?;
+            state.replay(&record)?;
         }
         Ok(flow)
     })?;
@@ -181,7 +181,7 @@ fn latest_from(
     let mut state = State::default();
     let mut take = |state: &mut State, record: Record| {
         visit(state, &record);
-        state.fold(&record)?;
+        state.replay(&record)?;
         Ok(Flow::Go)
     };
     let counts = |checkpoint: &Checkpoint| checkpoint.position > skipped;

@@ -1,4 +1,4 @@
-//! Events: decisions, in the past tense. Folding them never needs the rules that made them.
+//! Events: decisions, in the past tense, by the scope of their record. Folding them never needs the rules that made them.
 
 use crate::autoscaler::Autoscaled;
 use crate::fact::EndRequest;
@@ -9,9 +9,70 @@ use crate::policy::RestartScope;
 use crate::queue::{QueueReport, UserCounts};
 use crate::share::{LossKind, ShareChange, ShareTarget};
 
-/// Something the engine decided.
+/// Something the engine decided, of any scope. Nothing is decided of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
+    /// Of the queues.
+    Queue(QueueEvent),
+    /// Of one job.
+    Job(JobEvent),
+}
+
+impl Event {
+    /// Returns the short name of the kind of event, for timelines and matrices.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Queue(event) => event.name(),
+            Self::Job(event) => event.name(),
+        }
+    }
+}
+
+/// Something decided of the queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum QueueEvent {
+    /// The queues decided targets. Only changes are told.
+    Allocated(Box<TargetUpdate>),
+    /// Shares that the queues changed.
+    Shared {
+        /// The jobs, each with its change.
+        changes: Vec<(JobKey, ShareChange)>,
+    },
+    /// Queues whose reports changed.
+    Reported {
+        /// The queue objects, each with its report.
+        queues: Vec<(JobKey, QueueReport)>,
+    },
+    /// Jobs that wait in the queues for another reason than was reported.
+    WaitsReported {
+        /// The jobs, each with its reason; `None`: no reason is reported.
+        jobs: Vec<(JobKey, Option<Text>)>,
+    },
+    /// The coordinator dequeues a job.
+    Dequeued {
+        /// The job.
+        job: JobKey,
+        /// Queues and the turns that they had, as JSON of `scheduler::queues::Turns`.
+        turns: Text,
+    },
+}
+
+impl QueueEvent {
+    /// Returns the short name of the kind of event, for timelines and matrices.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Allocated(_) => "Allocated",
+            Self::Shared { .. } => "Shared",
+            Self::Reported { .. } => "Reported",
+            Self::WaitsReported { .. } => "WaitsReported",
+            Self::Dequeued { .. } => "Dequeued",
+        }
+    }
+}
+
+/// Something decided of one job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum JobEvent {
     /// This term needs to act on the job, so it writes itself into the job's mirror first.
     Fenced,
     /// Pods of these slots will be created.
@@ -84,30 +145,6 @@ pub enum Event {
         /// Why, in words.
         message: Option<Text>,
     },
-    /// The queues decided targets. Only changes are told.
-    Allocated(Box<TargetUpdate>),
-    /// Shares that the queues changed.
-    Shared {
-        /// The jobs, each with its change.
-        changes: Vec<(JobKey, ShareChange)>,
-    },
-    /// Queues whose reports changed.
-    Reported {
-        /// The queue objects, each with its report.
-        queues: Vec<(JobKey, QueueReport)>,
-    },
-    /// Jobs that wait in the queues for another reason than was reported.
-    WaitsReported {
-        /// The jobs, each with its reason; `None`: no reason is reported.
-        jobs: Vec<(JobKey, Option<Text>)>,
-    },
-    /// The coordinator dequeues a job.
-    Dequeued {
-        /// The job.
-        job: JobKey,
-        /// Queues and the turns that they had, as JSON of `scheduler::queues::Turns`.
-        turns: Text,
-    },
     /// The jobs that are made of this object were counted anew.
     UsersCounted(UserCounts),
     /// The autoscaler took a step.
@@ -121,8 +158,8 @@ pub enum Event {
     },
 }
 
-impl Event {
-    /// Short name of the kind of event, for timelines and matrices.
+impl JobEvent {
+    /// Returns the short name of the kind of event, for timelines and matrices.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Fenced => "Fenced",
@@ -140,15 +177,10 @@ impl Event {
             Self::Ended { .. } => "Ended",
             Self::PhaseChanged { .. } => "PhaseChanged",
             Self::Stalled { .. } => "Stalled",
-            Self::Dequeued { .. } => "Dequeued",
             Self::UsersCounted(_) => "UsersCounted",
             Self::Autoscaled(_) => "Autoscaled",
             Self::NodeDropped => "NodeDropped",
             Self::MessageChanged { .. } => "MessageChanged",
-            Self::Allocated(_) => "Allocated",
-            Self::Shared { .. } => "Shared",
-            Self::Reported { .. } => "Reported",
-            Self::WaitsReported { .. } => "WaitsReported",
         }
     }
 }

@@ -42,9 +42,10 @@ pub use autoscaler::{Autoscaled, Autoscaler, Scaling, ScalingCondition, ScalingS
 pub use command::{Command, Effect, ObjectRef, Outcome, PodMark};
 pub use config::Config;
 pub use coordination::{Coordination, QueueSelector, QuotaFact, ScopedRequest};
-pub use event::{Cause, CauseKind, Decision, Event, Replacement, TargetUpdate};
+pub use event::{Cause, CauseKind, Decision, Event, JobEvent, QueueEvent, Replacement, TargetUpdate};
 pub use fact::{
-    ClassFact, Fact, GateFact, JobFact, JudgedNode, Missing, NamespaceFact, NodeFact, OwnedFact, ServiceFact, SpecFact,
+    ClassFact, ClusterFact, Fact, GateFact, JobFact, JudgedNode, Missing, NamespaceFact, NodeFact, ObjectFact,
+    OwnedFact, QueueFact, ServiceFact, SpecFact,
 };
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;

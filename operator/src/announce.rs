@@ -1,8 +1,8 @@
 //! Kubernetes Events about jobs: objects created, deleted or rejected. Best effort. An Event's name follows from its content,
 //! so that the same one reported twice is one Event.
 
-use apis::{ApiAnswer, ApiCall, JobEvent, JobStep, Resource, Verb, objects};
-use model::{Command, Event, Fact, JobKey, ObjectRef, Phase, Uid};
+use apis::{ApiAnswer, ApiCall, JobStep, ReportedEvent, Resource, Verb, objects};
+use model::{Command, JobEvent, JobFact, JobKey, ObjectRef, Phase, Uid};
 use serde_json::{Value, json};
 
 use crate::operator::Operator;
@@ -74,15 +74,15 @@ impl Operator {
 
     /// Creates Kubernetes Events about a record: what needs the user (a spec that cannot be accepted, a container that cannot be created,
     /// a job that can never end), and what the job's API reports in its own words.
-    pub(crate) fn announce_step(&mut self, key: &JobKey, from: Phase, facts: &[Fact], events: &[Event]) {
+    pub(crate) fn announce_step(&mut self, key: &JobKey, from: Phase, facts: &[JobFact], events: &[JobEvent]) {
         for fact in facts {
-            if let Fact::Spec(fact) = fact
+            if let JobFact::Spec(fact) = fact
                 && let Err(errors) = &fact.spec
             {
                 let message = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
                 self.emit(key, "Warning", "InvalidSpec", &message, 0);
             }
-            if let Fact::Pod(pod) = fact
+            if let JobFact::Pod(pod) = fact
                 && pod.deleting.is_none()
                 && let Some((reason, message)) = engine::pod_trouble(pod)
                 && (pod.node.is_some() || self.names_unplaced(key, &pod.uid))
@@ -91,7 +91,7 @@ impl Operator {
             }
         }
         for event in events {
-            if let Event::Stalled { message: Some(message) } = event {
+            if let JobEvent::Stalled { message: Some(message) } = event {
                 self.emit(key, "Warning", "CannotEnd", message, 0);
             }
         }
@@ -107,8 +107,8 @@ impl Operator {
         self.state.job(key).is_some_and(|job| job.unschedulable.as_ref().is_some_and(|(named, _)| named == pod))
     }
 
-    fn emit_all(&mut self, key: &JobKey, reported: Vec<JobEvent>) {
-        for JobEvent { warning, reason, message, salt } in reported {
+    fn emit_all(&mut self, key: &JobKey, reported: Vec<ReportedEvent>) {
+        for ReportedEvent { warning, reason, message, salt } in reported {
             self.emit(key, if warning { "Warning" } else { "Normal" }, &reason, &message, salt);
         }
     }

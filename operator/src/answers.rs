@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiError, FreeStorage, ObservedObject, objects};
-use engine::admit::{NameHolder, Whose};
-use engine::{Admission, State};
-use model::{Command, Fact, JobKey, Keep, Kind, ObjectRef, Outcome, OwnedFact, OwnedRef, Stamp, Text};
+use engine::State;
+use engine::admit::{Admission, NameHolder, Ownership};
+use model::{Command, JobFact, JobKey, Keep, Kind, ObjectRef, Outcome, OwnedFact, OwnedRef, Stamp, Text};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -64,7 +64,7 @@ impl Operator {
                 let api = self.registry.api_of(key);
                 let log = answer.ok();
                 let latency_us = api.zip(log).and_then(|(api, log)| api.scaling()?.latency_us(log.as_str()?));
-                facts.push(key, Fact::Measured { latency_us });
+                facts.push(key, JobFact::Measured { latency_us });
                 return;
             }
             (Command::FindNode, answer) => {
@@ -86,8 +86,12 @@ impl Operator {
                 Outcome::Refused { code: 404, message: Text::from(message) }
             }
             // Another object holds the name by now, or one that no watch shows: the pod in question does not exist.
-            (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
-            (Command::ReadOwned { .. }, Ok(held)) if self.holder(key, &held).whose(key) != Whose::Ours => Outcome::Gone,
+            (Command::ReadPod { .. }, Ok(held)) if self.holder(key, &held).ownership(key) != Ownership::Ours => {
+                Outcome::Gone
+            }
+            (Command::ReadOwned { .. }, Ok(held)) if self.holder(key, &held).ownership(key) != Ownership::Ours => {
+                Outcome::Gone
+            }
             (
                 Command::CreatePod { .. }
                 | Command::CreateService { .. }
@@ -125,7 +129,7 @@ impl Operator {
                 return;
             }
             (Command::DeleteOwned { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
-                facts.push(key, Fact::OwnedGone { uid: uid.clone() });
+                facts.push(key, JobFact::OwnedGone { uid: uid.clone() });
                 return;
             }
             (Command::DeletePod { force, .. }, Ok(_)) => {
@@ -139,11 +143,11 @@ impl Operator {
             (Command::ReleasePod { .. }, Err(ApiError { code: 409, .. })) => Outcome::Unknown { code: 409 },
             (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. }))
             | (Command::ReleasePod { uid, .. }, Err(ApiError { code: 404, .. })) => {
-                facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
+                facts.push(key, JobFact::PodGone { uid: uid.clone(), rv: None });
                 return;
             }
             (Command::DeleteService { uid, .. }, Err(ApiError { code: 404 | 409, .. })) => {
-                facts.push(key, Fact::ServiceGone { uid: uid.clone() });
+                facts.push(key, JobFact::ServiceGone { uid: uid.clone() });
                 return;
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) if !self.shows_mirror(key, &job, *stamp) => {
@@ -151,7 +155,7 @@ impl Operator {
                 Outcome::Refused { code: 200, message: Text::from(if is_foreign { CHANGED } else { PRUNED }) }
             }
             (Command::WriteStatus { stamp, .. }, Ok(job)) => {
-                facts.push(key, Fact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
+                facts.push(key, JobFact::Published { stamp: *stamp, rv: objects::resource_version(&job) });
                 return;
             }
             (
@@ -173,7 +177,7 @@ impl Operator {
             ) => Outcome::Done,
             (_, Err(error)) => outcome_of(error),
         };
-        facts.push(key, Fact::Answered { object, outcome });
+        facts.push(key, JobFact::Answered { object, outcome });
     }
 
     /// Takes in a page of nodes, or of pods, and asks for the next one; after the last one the node is found.
@@ -183,7 +187,7 @@ impl Operator {
             Err(error) => {
                 // The token of a page may have expired.
                 let outcome = if error.code == 410 { Outcome::Unknown { code: 410 } } else { outcome_of(error) };
-                facts.push(key, Fact::Answered { object: ObjectRef::StorageNode, outcome });
+                facts.push(key, JobFact::Answered { object: ObjectRef::StorageNode, outcome });
                 return;
             }
         };
@@ -195,7 +199,7 @@ impl Operator {
         let next = objects::text_at(&page, &["metadata", "continue"]).unwrap_or_default();
         if next.is_empty() && (pods || free.is_empty()) {
             let node = free.most().cloned().unwrap_or_else(|| Text::from(""));
-            facts.push(key, Fact::NodeFound { node });
+            facts.push(key, JobFact::NodeFound { node });
             return;
         }
         let pods = pods || next.is_empty();
@@ -205,7 +209,7 @@ impl Operator {
     /// Returns true if the object that a status write returned shows the written mirror. An accepted write proves nothing: a
     /// CRD without the member has the API server drop it.
     fn shows_mirror(&self, key: &JobKey, job: &Value, stamp: Stamp) -> bool {
-        self.registry.api_of(key).is_some_and(|api| api.job_fact(job).mirror >= stamp)
+        self.registry.api_of(key).is_some_and(|api| api.object_fact(job).mirror >= stamp)
     }
 
     /// Takes in the read of an object that holds a name of the job.
@@ -214,11 +218,11 @@ impl Operator {
             Ok(held) => held,
             Err(ApiError { code: 404, .. }) => {
                 // Deleted meanwhile: create again.
-                facts.push(key, Fact::Answered { object: object.clone(), outcome: Outcome::Unknown { code: 409 } });
+                facts.push(key, JobFact::Answered { object: object.clone(), outcome: Outcome::Unknown { code: 409 } });
                 return;
             }
             Err(error) => {
-                facts.push(key, Fact::Answered { object: object.clone(), outcome: outcome_of(error) });
+                facts.push(key, JobFact::Answered { object: object.clone(), outcome: outcome_of(error) });
                 return;
             }
         };
@@ -230,20 +234,20 @@ impl Operator {
             Self::take_left(key, &held, facts);
             return;
         }
-        if holder.whose(key) == Whose::Ours {
+        if holder.ownership(key) == Ownership::Ours {
             self.take_object(&held, facts);
         }
         if self.is_free(key, command, &holder)
             && let Ok(fact) = apis::owned::fact(&held)
         {
-            facts.push(key, Fact::Owned(Box::new(fact)));
+            facts.push(key, JobFact::Owned(Box::new(fact)));
             return;
         }
         let Some(outcome) = self.state.taken(key, &holder) else { return };
         if let Outcome::Taken { waiting: false, unseen } = outcome {
             self.announce_taken(key, command, &held, unseen);
         }
-        facts.push(key, Fact::Answered { object: object.clone(), outcome });
+        facts.push(key, JobFact::Answered { object: object.clone(), outcome });
     }
 
     /// Takes in the read of a pod or an owned object after a patch of it.
@@ -251,13 +255,13 @@ impl Operator {
         match (command, answer) {
             (_, Ok(object)) => self.take_object(&object, facts),
             (Command::UpdateOwned { uid, .. } | Command::ReportOwned { uid, .. }, Err(ApiError { code: 404, .. })) => {
-                facts.push(key, Fact::OwnedGone { uid: uid.clone() });
+                facts.push(key, JobFact::OwnedGone { uid: uid.clone() });
             }
             (Command::MarkPod { uid, .. }, Err(ApiError { code: 404, .. })) => {
-                facts.push(key, Fact::PodGone { uid: uid.clone(), rv: None });
+                facts.push(key, JobFact::PodGone { uid: uid.clone(), rv: None });
             }
             (_, Err(error)) => {
-                facts.push(key, Fact::Answered { object: command.object(), outcome: outcome_of(error) });
+                facts.push(key, JobFact::Answered { object: command.object(), outcome: outcome_of(error) });
             }
         }
     }
@@ -295,7 +299,7 @@ impl Operator {
     /// Takes in an object that is there, whichever client created it.
     fn take_left(key: &JobKey, held: &Value, facts: &mut Intake) {
         if let Ok(fact) = apis::owned::fact(held) {
-            facts.push(key, Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..fact })));
+            facts.push(key, JobFact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..fact })));
         }
     }
 

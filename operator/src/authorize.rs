@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apis::authorization::{ClusterObject, Found, OwnedWrite};
 use apis::{ApiAnswer, ApiCall, ApiError};
-use model::{Command, Fact, JobKey, ObjectRef, OwnedRef};
+use model::{Command, JobFact, JobKey, ObjectRef, OwnedRef};
 use serde_json::Value;
 
 use crate::answers::outcome_of;
@@ -62,7 +62,7 @@ impl Operator {
             // A path that is not served has an answer without a reason.
             Err(ApiError { code: 404, reason, .. }) if !reason.is_empty() => None,
             Err(error) => {
-                facts.push(key, Fact::Answered { object: command.object(), outcome: outcome_of(error) });
+                facts.push(key, JobFact::Answered { object: command.object(), outcome: outcome_of(error) });
                 return;
             }
         };

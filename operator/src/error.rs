@@ -1,6 +1,6 @@
 //! Errors that stop an operator.
 
-use engine::{FoldError, WireError};
+use engine::{ReplayError, WireError};
 use model::{Kind, Position};
 
 /// Stops an operator. Nothing is dispatched after it: open the operator again on its log and list every kind.
@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// A record does not follow from those before it.
     #[error(transparent)]
-    Fold(#[from] FoldError),
+    Replay(#[from] ReplayError),
     /// A record could not be written down.
     #[error("a record could not be encoded: {0}")]
     Encode(WireError),

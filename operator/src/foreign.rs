@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use apis::{ForeignPod, ObservedObject, PodAmounts};
 use engine::State;
-use model::{Fact, Kind, NodeFact, ResourceVersion, Text, Uid};
+use model::{ClusterFact, Kind, NodeFact, ResourceVersion, Text, Uid};
 
 /// The pods that are counted, and their sums.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl ForeignPods {
     }
 
     /// Returns the sums that differ from those known, and the list if it is the first of this term.
-    pub(crate) fn take_facts(&mut self, state: &State) -> Vec<Fact> {
+    pub(crate) fn take_facts(&mut self, state: &State) -> Vec<ClusterFact> {
         let Some(rv) = self.listed.filter(|_| self.is_due(state)) else { return Vec::new() };
         let mut nodes = std::mem::take(&mut self.changed);
         let is_first = state.list_rv(Kind::Foreign, None).0 == 0;
@@ -116,11 +116,11 @@ impl ForeignPods {
             let is_known = state.foreign.get(&node).unwrap_or(&BTreeMap::new()) == &gpus
                 && state.foreign_requests.get(&node).unwrap_or(&BTreeMap::new()) == &requests;
             if !is_known {
-                facts.push(Fact::ForeignUse { node, gpus, requests });
+                facts.push(ClusterFact::ForeignUse { node, gpus, requests });
             }
         }
         if is_first {
-            facts.push(Fact::Relisted { kind: Kind::Foreign, of: None, rv: rv.max(ResourceVersion(1)) });
+            facts.push(ClusterFact::Relisted { kind: Kind::Foreign, of: None, rv: rv.max(ResourceVersion(1)) });
         }
         facts
     }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apis::{Observation, ObservedObject};
-use engine::admit::{DropReason, ListView, Present, absent_waits};
-use engine::{Admission, Arrival, Scope};
-use model::{Fact, JobKey, Kind, ObjectRef, ResourceVersion, Stamp, Text, Uid};
+use engine::Arrival;
+use engine::admit::{Admission, DropReason, ListView, MirrorWriter, ObjectReading, Present, absent_waits};
+use model::{ClusterFact, JobFact, JobKey, Kind, ObjectRef, ResourceVersion, Text, Uid};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -21,8 +21,8 @@ use crate::operator::Operator;
 pub(crate) struct Intake {
     /// A term begins with this turn.
     pub(crate) term_begins: bool,
-    pub(crate) cluster: Vec<(Fact, Arrival)>,
-    pub(crate) jobs: BTreeMap<JobKey, Vec<(Fact, Arrival)>>,
+    pub(crate) cluster: Vec<(ClusterFact, Arrival)>,
+    pub(crate) jobs: BTreeMap<JobKey, Vec<(JobFact, Arrival)>>,
     /// Kind, source and version of the lists that came in this turn. What their watches reported before may be gone by then.
     lists: Vec<(Kind, Option<Text>, ResourceVersion)>,
 }
@@ -38,17 +38,17 @@ impl Intake {
     }
 
     /// Adds a fact about a job that no object was read for.
-    pub(crate) fn push(&mut self, key: &JobKey, fact: Fact) {
+    pub(crate) fn push(&mut self, key: &JobKey, fact: JobFact) {
         self.push_read(key, fact, self.arrival(None));
     }
 
     /// Adds a fact about a job that was read of an object.
-    fn push_read(&mut self, key: &JobKey, fact: Fact, arrival: Arrival) {
+    fn push_read(&mut self, key: &JobKey, fact: JobFact, arrival: Arrival) {
         self.jobs.entry(key.clone()).or_default().push((fact, arrival));
     }
 
     /// Adds a fact about the cluster that no object was read for.
-    pub(crate) fn push_cluster(&mut self, fact: Fact) {
+    pub(crate) fn push_cluster(&mut self, fact: ClusterFact) {
         self.cluster.push((fact, self.arrival(None)));
     }
 
@@ -69,7 +69,7 @@ impl Intake {
         for (_, facts) in self.jobs.iter_mut().filter(|(key, _)| shows(key)) {
             let mut ends = Vec::new();
             for (fact, _) in &*facts {
-                if let Fact::Adopted(adopted) = fact {
+                if let JobFact::Adopted(adopted) = fact {
                     ends.extend(absent_waits(adopted, present));
                 }
             }
@@ -135,7 +135,7 @@ impl Operator {
         let referenced = self.references.of(&*api, key, object);
         if self.specs.is_new(&*api, key, object, &referenced) {
             let fact = apis::translation::spec_fact(&*api, key, object, &referenced);
-            facts.push(key, Fact::Spec(Box::new(fact)));
+            facts.push(key, JobFact::Spec(Box::new(fact)));
         }
     }
 
@@ -155,16 +155,16 @@ impl Operator {
         let list_rv = self.state.list_rv(seen.kind(), source).max(facts.list_rv(seen.kind(), source));
         let arrival = facts.arrival((!listed).then_some(list_rv));
         match seen {
-            ObservedObject::Pod(key, fact) => facts.push_read(&key, Fact::Pod(fact), arrival),
-            ObservedObject::Service(key, fact) => facts.push_read(&key, Fact::Service(fact), arrival),
-            ObservedObject::Owned(key, fact) => facts.push_read(&key, Fact::Owned(fact), arrival),
+            ObservedObject::Pod(key, fact) => facts.push_read(&key, JobFact::Pod(fact), arrival),
+            ObservedObject::Service(key, fact) => facts.push_read(&key, JobFact::Service(fact), arrival),
+            ObservedObject::Owned(key, fact) => facts.push_read(&key, JobFact::Owned(fact), arrival),
             ObservedObject::Node(fact) => {
                 self.foreign.node_applied(&fact);
-                facts.cluster.push((Fact::Node(fact), arrival));
+                facts.cluster.push((ClusterFact::Node(fact), arrival));
             }
-            ObservedObject::Class(fact) => facts.cluster.push((Fact::Class(fact), arrival)),
-            ObservedObject::Quota(fact) => facts.cluster.push((Fact::Quota(fact), arrival)),
-            ObservedObject::Namespace(fact) => facts.cluster.push((Fact::Namespace(fact), arrival)),
+            ObservedObject::Class(fact) => facts.cluster.push((ClusterFact::Class(fact), arrival)),
+            ObservedObject::Quota(fact) => facts.cluster.push((ClusterFact::Quota(fact), arrival)),
+            ObservedObject::Namespace(fact) => facts.cluster.push((ClusterFact::Namespace(fact), arrival)),
             ObservedObject::Foreign(pod) => self.foreign.applied(*pod),
             ObservedObject::Job(key, object) => self.applied_job(&key, &object, facts, arrival),
         }
@@ -172,20 +172,21 @@ impl Operator {
 
     fn applied_job(&mut self, key: &JobKey, object: &Arc<Value>, facts: &mut Intake, arrival: Arrival) {
         let Some(api) = self.registry.api_of(key).cloned() else { return };
-        let mut fact = api.job_fact(object);
-        if self.state.is_deleted_job(key, &fact, arrival) {
-            return;
-        }
-        if api.is_external()
-            && !self.state.is_own_mirror(key, fact.mirror, facts.term_begins.then(|| self.terms.current()))
-        {
-            // The operator writes its own again.
-            fact.mirror = Stamp::default();
-        } else if let Some(adopted) = self.state.adoption(key, &fact, facts.term_begins, || api.adopt(object)) {
-            facts.push(key, Fact::Adopted(Box::new(adopted)));
-            self.specs.forget(key);
-        }
-        facts.push_read(key, Fact::Job(Box::new(fact)), arrival);
+        let writer = if api.is_external() {
+            MirrorWriter::Anyone { begins: facts.term_begins.then(|| self.terms.current()) }
+        } else {
+            MirrorWriter::Operator
+        };
+        let fact = match self.state.read_object(key, api.object_fact(object), arrival, writer, || api.adopt(object)) {
+            ObjectReading::Deleted => return,
+            ObjectReading::Known(fact) => fact,
+            ObjectReading::Adopted(adopted, fact) => {
+                facts.push(key, JobFact::Adopted(adopted));
+                self.specs.forget(key);
+                fact
+            }
+        };
+        facts.push_read(key, JobFact::Object(fact), arrival);
         self.translate(key, object, facts);
         self.referenced_changed(key, facts);
     }
@@ -195,25 +196,25 @@ impl Operator {
             ObservedObject::Pod(key, fact) => {
                 self.in_flight.note_deleted(&key, &fact.uid);
                 self.name_is_free(&key, &fact.name, facts);
-                facts.push(&key, Fact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
+                facts.push(&key, JobFact::PodGone { uid: fact.uid, rv: Some(fact.rv) });
             }
             ObservedObject::Service(key, fact) => {
                 self.in_flight.note_deleted(&key, &fact.uid);
-                facts.push(&key, Fact::ServiceGone { uid: fact.uid });
+                facts.push(&key, JobFact::ServiceGone { uid: fact.uid });
             }
             ObservedObject::Owned(key, fact) => {
                 self.in_flight.note_deleted(&key, &fact.uid);
-                facts.push(&key, Fact::OwnedGone { uid: fact.uid });
+                facts.push(&key, JobFact::OwnedGone { uid: fact.uid });
             }
             ObservedObject::Node(fact) => {
                 self.foreign.node_gone(&fact.name);
-                facts.push_cluster(Fact::NodeGone { name: fact.name });
+                facts.push_cluster(ClusterFact::NodeGone { name: fact.name });
             }
-            ObservedObject::Class(fact) => facts.push_cluster(Fact::ClassGone { name: fact.name }),
+            ObservedObject::Class(fact) => facts.push_cluster(ClusterFact::ClassGone { name: fact.name }),
             ObservedObject::Quota(fact) => {
-                facts.push_cluster(Fact::QuotaGone { namespace: fact.namespace, name: fact.name });
+                facts.push_cluster(ClusterFact::QuotaGone { namespace: fact.namespace, name: fact.name });
             }
-            ObservedObject::Namespace(fact) => facts.push_cluster(Fact::NamespaceGone { name: fact.name }),
+            ObservedObject::Namespace(fact) => facts.push_cluster(ClusterFact::NamespaceGone { name: fact.name }),
             ObservedObject::Foreign(pod) => self.foreign.gone(&pod.uid),
             ObservedObject::Job(key, _) => self.job_gone(&key, facts),
         }
@@ -228,7 +229,7 @@ impl Operator {
         }
         self.forget(key);
         self.references.gone(key);
-        facts.push(key, Fact::JobGone);
+        facts.push(key, JobFact::Gone);
         self.referenced_changed(key, facts);
     }
 
@@ -243,7 +244,7 @@ impl Operator {
             for slot in job.planned_pods.iter().filter(|slot| api.slot_name(key, slot) == *name) {
                 let object = ObjectRef::Pod(slot.clone());
                 if job.attempts.contains_key(&object) {
-                    facts.push(key, Fact::Answered { object, outcome: model::Outcome::Gone });
+                    facts.push(key, JobFact::Answered { object, outcome: model::Outcome::Gone });
                 }
             }
         }
@@ -266,7 +267,7 @@ impl Operator {
                 return Err(Error::ClusterWentBack { kind, have: rv.0, known: known.0 });
             }
             Admission::Dropped(DropReason::Stale) => return Ok(()),
-            Admission::Admitted | Admission::Superseded { .. } | Admission::Dropped(_) => {}
+            Admission::Admitted | Admission::Dropped(_) => {}
         }
         let items: Vec<ObservedObject> = items.into_iter().filter(|item| item.job().is_none_or(shows)).collect();
         let mut present = Present::default();
@@ -287,17 +288,20 @@ impl Operator {
         for item in items {
             self.applied(item, facts, true);
         }
-        for (scope, fact) in gone {
-            match (scope, fact) {
-                (Scope::Job(key), Fact::JobGone) => self.job_gone(&key, facts),
-                (Scope::Job(key), fact) => facts.push(&key, fact),
-                (Scope::Cluster | Scope::Queues, fact) => facts.push_cluster(fact),
+        for fact in gone.cluster {
+            facts.push_cluster(fact);
+        }
+        for (key, fact) in gone.jobs {
+            if fact == JobFact::Gone {
+                self.job_gone(&key, facts);
+            } else {
+                facts.push(&key, fact);
             }
         }
         if kind == Kind::Pod {
             facts.end_absent_waits(&present, |key| self.sources.shows(kind, of.as_ref(), key));
         }
-        facts.push_cluster(Fact::Relisted { kind, of, rv });
+        facts.push_cluster(ClusterFact::Relisted { kind, of, rv });
         Ok(())
     }
 }

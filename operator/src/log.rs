@@ -31,7 +31,7 @@ impl Operator {
         let group: Vec<NewRecord<'_>> = frames.iter().map(|f| NewRecord { term: f.term, body: &f.body }).collect();
         self.log.append(&group)?;
         for record in &records {
-            self.state.fold(record)?;
+            self.state.replay(record)?;
         }
         Ok(())
     }
@@ -108,7 +108,7 @@ pub(crate) fn read(log: &dyn EventLog) -> Result<(State, Position), Error> {
         let frame = frame?;
         let record = Record::decode(frame.position, frame.term, &frame.body)
             .map_err(|source| Error::Record { at: frame.position, source })?;
-        state.fold(&record)?;
+        state.replay(&record)?;
     }
     Ok((state, cached))
 }

@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apis::ApiCall;
 use engine::wire::BEHAVIOUR;
-use engine::{Admission, Arrival, Record, Scope};
+use engine::{Arrival, Body, Handled, Record};
 use event_log::NewRecord;
-use model::{Fact, JobKey, Phase, Position, Stamp, Timestamp};
+use model::{ClusterFact, JobFact, JobKey, Phase, Position, QueueFact, Stamp, Timestamp};
 
 use crate::error::Error;
 use crate::intake::Intake;
@@ -35,8 +35,8 @@ impl Operator {
                 return Ok(Vec::new());
             }
             let Some(term) = self.terms.begin(self.newest_term(), now) else { return Ok(Vec::new()) };
-            facts.push_cluster(Fact::TermBegan { term });
-            facts.push_cluster(Fact::Configured(Box::new(self.config.clone())));
+            facts.push_cluster(ClusterFact::TermBegan { term });
+            facts.push_cluster(ClusterFact::Configured(Box::new(self.config.clone())));
         }
         self.take_observations(&mut facts)?;
         for fact in self.foreign.take_facts(&self.state) {
@@ -45,7 +45,7 @@ impl Operator {
         self.take_answers(&mut facts)?;
         let due = self.state.deadlines().take_while(|(at, _)| *at <= now).map(|(_, key)| key);
         for key in due.filter(|key| self.sources.serves(key)) {
-            facts.push(key, Fact::Due);
+            facts.push(key, JobFact::Due);
         }
         let (records, touched) = self.stage(facts, now)?;
         self.append(&records)?;
@@ -54,8 +54,9 @@ impl Operator {
         let concerned = if begins { self.state.jobs.keys().cloned().collect() } else { touched };
         let mut causes = BTreeMap::new();
         for record in records {
-            if let Scope::Job(key) = record.scope {
-                causes.insert(key, Stamp { term: record.term, position: record.position });
+            let stamp = record.stamp();
+            if let Body::Job { key, .. } = record.body {
+                causes.insert(key, stamp);
             }
         }
         self.throttle.set_busy(!self.backlog.is_empty());
@@ -74,10 +75,8 @@ impl Operator {
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             for (fact, arrival) in std::mem::take(&mut facts.cluster) {
-                if self.state.admit(&Scope::Cluster, &fact, arrival) != Admission::Admitted {
-                    continue;
-                }
-                for (key, follow_up) in self.state.take_in(&Scope::Cluster, &fact) {
+                let Handled::Recorded((fact, dirty)) = self.state.handle_cluster_fact(fact, arrival) else { continue };
+                for (key, follow_up) in dirty {
                     facts.touch(&key);
                     for fact in follow_up {
                         facts.push(&key, fact);
@@ -89,7 +88,7 @@ impl Operator {
                 self.state.begin(before.0, before.1);
             } else {
                 causes.push(self.state.stamp.position);
-                records.push(self.record(Scope::Cluster, now, news, Vec::new(), Vec::new()));
+                records.push(self.record(now, Vec::new(), Body::Cluster { facts: news }));
             }
         }
         let mut touched: Vec<JobKey> = facts.jobs.keys().cloned().collect();
@@ -127,17 +126,17 @@ impl Operator {
             let Some(asked) = self.state.queues_due(now) else { break };
             let before = (self.state.stamp, self.state.at);
             self.begin(before.0.position.next(), now);
-            let round = matches!(asked, Fact::SchedulingCycle { round: true });
+            let QueueFact::SchedulingCycle { round } = asked;
             let events = engine::queues::step(&mut self.state, round);
             if events.is_empty() {
                 self.state.begin(before.0, before.1);
                 break;
             }
-            self.state.take_in(&Scope::Queues, &asked);
+            self.state.apply_queue_fact(&asked);
             let position = self.state.stamp.position;
-            let follow_ups: Vec<(JobKey, Fact)> =
+            let follow_ups: Vec<(JobKey, JobFact)> =
                 engine::queues::follow_ups(&events).map(|(key, fact)| (key.clone(), fact)).collect();
-            records.push(self.record(Scope::Queues, now, vec![asked], Vec::new(), events));
+            records.push(self.record(now, Vec::new(), Body::Queues { facts: vec![asked], events }));
             for (key, fact) in follow_ups {
                 self.stage_job(&key, vec![(fact, Arrival::default())], now, &[position], records)?;
                 touched.push(key);
@@ -151,14 +150,13 @@ impl Operator {
     fn stage_job(
         &mut self,
         key: &JobKey,
-        mut facts: Vec<(Fact, Arrival)>,
+        mut facts: Vec<(JobFact, Arrival)>,
         now: Timestamp,
         causes: &[Position],
         records: &mut Vec<Record>,
     ) -> Result<(), Error> {
-        let scope = Scope::Job(key.clone());
-        let has_cause = |(fact, _): &(Fact, Arrival)| {
-            matches!(fact, Fact::NodeChanged { .. } | Fact::ShareChanged(_) | Fact::Dequeued)
+        let has_cause = |(fact, _): &(JobFact, Arrival)| {
+            matches!(fact, JobFact::NodeChanged { .. } | JobFact::ShareChanged(_) | JobFact::Dequeued)
         };
         let mut causes: Vec<Position> = if facts.iter().any(has_cause) { causes.to_vec() } else { Vec::new() };
         self.note_standing(key, false);
@@ -169,20 +167,16 @@ impl Operator {
             self.begin(before.0.position.next(), now);
             let mut news = Vec::new();
             let mut share = None;
-            for (mut fact, arrival) in std::mem::take(&mut facts) {
-                self.state.leave_known_out(key, &mut fact);
-                match self.state.admit(&scope, &fact, arrival) {
-                    Admission::Admitted => {
-                        if let Fact::ShareChanged(change) = &fact {
-                            share = self.state.job(key).and_then(|job| ShareStep::of(&job, change, now));
-                        }
-                        self.state.take_in(&scope, &fact);
-                        news.push(fact);
-                    }
-                    Admission::Superseded { mirror } => {
+            for (fact, arrival) in std::mem::take(&mut facts) {
+                if let JobFact::ShareChanged(change) = &fact {
+                    share = self.state.job(key).and_then(|job| ShareStep::of(&job, change, now));
+                }
+                match self.state.handle_job_fact(key, fact, arrival) {
+                    Handled::Recorded(fact) => news.push(fact),
+                    Handled::Dropped(_) => {}
+                    Handled::Superseded { mirror } => {
                         return Err(Error::Superseded { job: key.to_string(), mirror: mirror.to_string() });
                     }
-                    Admission::Dropped(_) | Admission::Regressed { .. } => {}
                 }
             }
             let events = engine::step(&mut self.state, key);
@@ -198,10 +192,11 @@ impl Operator {
             let job = job.as_deref();
             let phase = job.map_or(Phase::New, |j| j.phase);
             let message = job.and_then(|j| j.milestones.back()).map(|m| m.message.clone()).unwrap_or_default();
-            let adopted = news.iter().any(|fact| matches!(fact, Fact::Adopted(_)));
-            let gone = news.iter().any(|fact| matches!(fact, Fact::JobGone));
+            let adopted = news.iter().any(|fact| matches!(fact, JobFact::Adopted(_)));
+            let gone = news.iter().any(|fact| matches!(fact, JobFact::Gone));
             let launch = job.filter(|_| !adopted).map(|job| self.launches.take(key, had_run, job, now));
-            records.push(self.record(scope.clone(), now, news, std::mem::take(&mut causes), events));
+            let body = Body::Job { key: key.clone(), facts: news, events };
+            records.push(self.record(now, std::mem::take(&mut causes), body));
             let launch = launch.unwrap_or_default();
             self.steps.push(Step { position, job: key.clone(), from, phase, message, share, adopted, gone, launch });
             causes = vec![position];
@@ -219,16 +214,9 @@ impl Operator {
         self.state.begin(Stamp { term: self.terms.current(), position }, now);
     }
 
-    fn record(
-        &self,
-        scope: Scope,
-        at: Timestamp,
-        facts: Vec<Fact>,
-        causes: Vec<Position>,
-        events: Vec<model::Event>,
-    ) -> Record {
+    fn record(&self, at: Timestamp, causes: Vec<Position>, body: Body) -> Record {
         let Stamp { term, position } = self.state.stamp;
-        Record { position, term, scope, at, behaviour: BEHAVIOUR, facts, causes, events }
+        Record { position, term, at, behaviour: BEHAVIOUR, causes, body }
     }
 
     fn append(&mut self, records: &[Record]) -> Result<(), Error> {

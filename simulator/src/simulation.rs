@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 use apis::{ApiCall, Registry, Resource, Verb};
 use cluster::{Cluster, ServedKinds};
 use embedded::{EmbeddedCluster, Settled, settle};
-use engine::{Record, Scope, State};
+use engine::{Record, State};
 use event_log::{EventLog, HookedLog, MemoryDisk, MemoryLog};
-use model::{Config, Event, Fact, JobKey, Phase, Position, Term, Timestamp};
+use model::{Config, JobKey, Phase, Position, Term, Timestamp};
 use operator::{Operator, Options};
 
 use self::hooks::SimulationHooks;
@@ -244,18 +244,18 @@ impl<B: ClusterBackend> Simulation<B> {
             let frame = frame?;
             let record = Record::decode(frame.position, frame.term, &frame.body)
                 .map_err(|source| operator::Error::Record { at: frame.position, source })?;
-            let phase = |state: &State| match &record.scope {
-                Scope::Job(key) => state.job(key).map_or(Phase::New, |job| job.phase),
-                Scope::Cluster | Scope::Queues => Phase::New,
+            let phase = |state: &State| {
+                let job = record.job().and_then(|key| state.job(key));
+                job.map_or(Phase::New, |job| job.phase)
             };
             let before = phase(&state);
-            state.fold(&record).map_err(operator::Error::Fold)?;
-            if let Scope::Job(_) = record.scope {
+            state.replay(&record).map_err(operator::Error::Replay)?;
+            if record.job().is_some() {
                 transitions.push(Transition {
                     before,
-                    facts: record.facts.iter().map(Fact::name).collect(),
+                    facts: record.fact_names(),
                     after: phase(&state),
-                    events: record.events.iter().map(Event::name).collect(),
+                    events: record.event_names(),
                 });
             }
         }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use engine::wire::BEHAVIOUR;
-use engine::{Record, Scope, State};
+use engine::{Record, State};
 use event_log::{Digest, EventLog, Frame, MemoryLog, NewRecord, jsonl};
 use explain::Chain;
 use model::{Event, Position};
@@ -63,8 +63,8 @@ fn fold(log: &Log) -> Folded {
     let mut state = log.begin.clone();
     let mut phases: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (_, record) in &log.frames {
-        state.fold(record).unwrap_or_else(|error| panic!("{}: {error}", log.name));
-        let Scope::Job(key) = &record.scope else { continue };
+        state.replay(record).unwrap_or_else(|error| panic!("{}: {error}", log.name));
+        let Some(key) = record.job() else { continue };
         let Some(job) = state.job(key) else { continue };
         let list = phases.entry(format!("{key} ({})", key.uid)).or_default();
         let phase = format!("{:?}", job.phase);
@@ -80,11 +80,20 @@ fn redecide(log: &Log) -> (State, Option<(&Record, Vec<Event>)>) {
     let mut state = log.begin.clone();
     for (_, record) in &log.frames {
         let decided = state.redecide(record).unwrap_or_else(|error| panic!("{}: {error}", log.name));
-        if decided != record.events {
+        if decided != record.events() {
             return (state, Some((record, decided)));
         }
     }
     (state, None)
+}
+
+/// Returns events as snapshots hold them: without their scope.
+fn plain(events: &[Event]) -> String {
+    let plain = |event: &Event| match event {
+        Event::Queue(event) => format!("{event:?}"),
+        Event::Job(event) => format!("{event:?}"),
+    };
+    format!("[{}]", events.iter().map(plain).collect::<Vec<_>>().join(", "))
 }
 
 fn snapshot(name: &str, text: &str) {
@@ -102,7 +111,9 @@ fn every_log_is_decided_alike() {
         if let Some((record, decided)) = difference {
             panic!(
                 "{}: position {} differs: recorded {:?}, decided {decided:?}",
-                log.name, record.position, record.events
+                log.name,
+                record.position,
+                record.events()
             );
         }
         // Deciding again leads where folding leads, down to what neither explains nor shows.
@@ -136,7 +147,7 @@ fn every_log_tells_what_was_reviewed() {
         let folded = fold(&log);
         let mut kinds: BTreeMap<&str, u32> = BTreeMap::new();
         for (_, record) in &log.frames {
-            let names = record.facts.iter().map(model::Fact::name).chain(record.events.iter().map(Event::name));
+            let names = record.fact_names().into_iter().chain(record.event_names());
             names.for_each(|name| *kinds.entry(name).or_default() += 1);
         }
         let kinds: Vec<String> = kinds.iter().map(|(name, count)| format!("{name} {count}")).collect();
@@ -161,11 +172,11 @@ fn a_failed_job_is_explained_as_reviewed() {
         for (_, record) in &log.frames {
             if explain::concerns(record, namespace, name) {
                 chain.take(record);
-                if let Scope::Job(job) = &record.scope {
+                if let Some(job) = record.job() {
                     key = Some(job.clone());
                 }
             }
-            state.fold(record).unwrap();
+            state.replay(record).unwrap();
         }
         let key = key.expect("the log holds the job");
         let job = state.job(&key).expect("the job is still there");
@@ -222,8 +233,12 @@ fn frozen_logs_fold_to_what_they_always_did() {
                     );
                     let _ = writeln!(
                         out,
-                        "{version}/{}: position {} of behaviour {} would be decided otherwise: {:?} instead of {:?}",
-                        log.name, record.position, record.behaviour, decided, record.events
+                        "{version}/{}: position {} of behaviour {} would be decided otherwise: {} instead of {}",
+                        log.name,
+                        record.position,
+                        record.behaviour,
+                        plain(&decided),
+                        plain(&record.events())
                     );
                 }
             }

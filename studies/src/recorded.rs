@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::{Job, Scope, State, queues};
+use engine::{Body, Job, Record, State, queues};
 use model::{GpuRequest, GroupSpec, JobKey, NodeFact, PodPhase, QueueSpec, SizeRange, Text, Timestamp};
 use scheduler::placement::Node;
 use scheduler::{GpuType, Micros};
@@ -106,10 +106,10 @@ pub struct Reader {
 
 impl Reader {
     /// Takes in what a record changed; `state` is that after it.
-    pub fn take(&mut self, state: &State, scope: &Scope) {
+    pub fn take(&mut self, state: &State, record: &Record) {
         self.end = state.at;
-        match scope {
-            Scope::Cluster => {
+        match &record.body {
+            Body::Cluster { .. } => {
                 for (name, node) in state.nodes.iter().filter(|(_, node)| !node.fact.gpus.is_empty()) {
                     let known = self.nodes.entry(name.clone()).or_insert_with(|| node.fact.clone());
                     let before = std::mem::replace(known, node.fact.clone());
@@ -118,8 +118,8 @@ impl Reader {
                     }
                 }
             }
-            Scope::Queues => {}
-            Scope::Job(key) => match state.job(key) {
+            Body::Queues { .. } => {}
+            Body::Job { key, .. } => match state.job(key) {
                 Some(job) => self.take_job(key, state, &job),
                 None => self.release(key, state.at, true),
             },

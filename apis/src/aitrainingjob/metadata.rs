@@ -1,11 +1,11 @@
-//! AITrainingJob object -> [`JobFact`]: deletion, end requests, the end annotation and the mirror.
+//! AITrainingJob object -> [`ObjectFact`]: deletion, end requests, the end annotation and the mirror.
 //!
 //! Owns the rule that decides which job an annotation was meant for. Tests: at the end of this file.
 
 use std::collections::BTreeMap;
 
 use model::fact::EndRequest;
-use model::{JobFact, Phase, Text};
+use model::{ObjectFact, Phase, Text};
 use serde_json::{Value, json};
 
 use super::constants::phase_word;
@@ -19,9 +19,9 @@ const MARKS: [(EndRequest, [&str; 2]); 3] = [
 ];
 
 /// Reads a job object's metadata and the stamp of its mirror.
-pub(super) fn job_fact(object: &Value) -> JobFact {
+pub(super) fn object_fact(object: &Value) -> ObjectFact {
     let companion = Companion::of(object);
-    let fact = objects::job_fact(object);
+    let fact = objects::object_fact(object);
     let marks = MARKS
         .iter()
         .filter_map(|(request, keys)| {
@@ -30,7 +30,7 @@ pub(super) fn job_fact(object: &Value) -> JobFact {
         })
         .chain(fact.end_requests)
         .collect::<BTreeMap<_, _>>();
-    JobFact {
+    ObjectFact {
         end_requests: marks,
         end_annotated: companion.uid.is_some_and(|uid| text_at(object, &["metadata", "uid"]) == Some(uid)),
         ..fact
@@ -135,7 +135,7 @@ mod tests {
             ),
         ];
         for (name, annotations, requests, end_annotation) in rows {
-            let fact = job_fact(&job(&annotations));
+            let fact = object_fact(&job(&annotations));
             let want =
                 requests.into_iter().map(|(request, text)| (request, Text::from(text))).collect::<BTreeMap<_, _>>();
             assert_eq!((fact.end_requests, fact.end_annotated), (want, end_annotation), "{name}");
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn deletion_version_and_mirror_are_read() {
         let mut object = job(&json!({}));
-        let fact = job_fact(&object);
+        let fact = object_fact(&object);
         assert_eq!((fact.rv.0, fact.deleting, fact.mirror.to_string().as_str()), (8, false, "3/14"));
         object["metadata"]["deletionTimestamp"] = json!("2024-02-29T00:00:00Z");
         object["status"]["trainyard"] = json!("planted");
-        let fact = job_fact(&object);
+        let fact = object_fact(&object);
         assert_eq!((fact.deleting, fact.mirror.to_string().as_str()), (true, "0/0"));
     }
 
@@ -161,10 +161,10 @@ mod tests {
             json!({"Timeout": "over", "trainyard.dev/marked-for": "u1/Timeout"})
         );
         let mut object = job(&patch["metadata"]["annotations"]);
-        assert!(job_fact(&object).end_annotated);
+        assert!(object_fact(&object).end_annotated);
         assert_eq!(endings(&object), [(Phase::TimedOut, "over")]);
         object["metadata"]["uid"] = json!("u2");
-        assert!(!job_fact(&object).end_annotated);
+        assert!(!object_fact(&object).end_annotated);
         assert_eq!(endings(&object), []);
     }
 

@@ -19,7 +19,7 @@ mod template;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, SlotId, SpecFact};
+use model::{FieldError, JobKey, ObjectFact, SlotId, SpecFact};
 use serde_json::Value;
 
 use crate::api::{AnnotationApi, Descriptor, JobApi, PodApi, PodSlot, RenderInput};
@@ -49,8 +49,8 @@ impl JobApi for AiTrainingJob {
         &DESCRIPTOR
     }
 
-    fn job_fact(&self, object: &Value) -> JobFact {
-        metadata::job_fact(object)
+    fn object_fact(&self, object: &Value) -> ObjectFact {
+        metadata::object_fact(object)
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

@@ -6,7 +6,7 @@
 use model::{FieldError, JobKey, Notes, OwnedRef, PodMark, SlotId, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
 
-use super::{JobEvent, PodSlot, Referenced, RenderInput, Upload};
+use super::{PodSlot, Referenced, RenderInput, ReportedEvent, Upload};
 use crate::authorization::{AuthorizationReads, OwnedWrite};
 use crate::call::ApiError;
 use crate::objects::{at, container_names};
@@ -166,7 +166,7 @@ pub trait AnnotationApi {
     }
 
     /// Returns the Kubernetes Events that report written notes.
-    fn notes_events(&self, _notes: &Notes) -> Vec<JobEvent> {
+    fn notes_events(&self, _notes: &Notes) -> Vec<ReportedEvent> {
         Vec::new()
     }
 

@@ -2,21 +2,21 @@
 //!
 //! Must not report created and deleted objects: those Events are common to all APIs. Tests: `tests/events.rs`.
 
-use model::{Cause, CauseKind, Decision, Event, Fact, Phase, PodFact, Timestamp};
+use model::{Cause, CauseKind, Decision, JobEvent, JobFact, Phase, PodFact, Timestamp};
 
 use super::constants::sentence;
 use super::spec::TEMPLATE_POLICY;
 use super::status::{displayed, failed_replicas};
-use crate::api::{JobEvent, JobStep};
+use crate::api::{JobStep, ReportedEvent};
 use crate::events::{normal, overridden_policies, warning};
 
 /// Returns the Events that report a record.
-pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
+pub(super) fn events(step: &JobStep<'_>) -> Vec<ReportedEvent> {
     let mut found = Vec::new();
     for fact in step.facts {
-        if let Fact::Pod(pod) = fact {
+        if let JobFact::Pod(pod) = fact {
             found.extend(exit(&step.key.namespace, pod));
-        } else if let Fact::Spec(spec) = fact {
+        } else if let JobFact::Spec(spec) = fact {
             found.extend(overridden_policies(spec, TEMPLATE_POLICY));
         }
     }
@@ -31,7 +31,7 @@ fn is_accepted_first(step: &JobStep<'_>) -> bool {
 }
 
 /// Reports that the rendezvous of an earlier job had the same id: ids are names of jobs.
-fn run_id_again(ended: Timestamp) -> JobEvent {
+fn run_id_again(ended: Timestamp) -> ReportedEvent {
     let ended = ended.to_rfc3339();
     let message = format!(
         "a job of this name ended at {ended}: workers of it that still run, and what it left in etcd, have the same \
@@ -41,7 +41,7 @@ fn run_id_again(ended: Timestamp) -> JobEvent {
 }
 
 /// Reports the exit code of an ended pod.
-fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
+fn exit(namespace: &str, pod: &PodFact) -> Option<ReportedEvent> {
     if !pod.phase.is_terminal() || pod.deleting.is_some() {
         return None;
     }
@@ -49,16 +49,16 @@ fn exit(namespace: &str, pod: &PodFact) -> Option<JobEvent> {
 }
 
 /// Reports a decision: in the original's words where it has some, and then why.
-fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
+fn decision(step: &JobStep<'_>, event: &JobEvent) -> Option<ReportedEvent> {
     let name = &step.key.name;
-    if let Event::Replaced { group, slots } = event {
+    if let JobEvent::Replaced { group, slots } = event {
         let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
         let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
         let words = sentence(name, Phase::Restarting, Some((slots.len(), displayed(step.job, group))));
         let message = format!("{words} replacing failed pods: {names}");
-        return Some(JobEvent { salt, ..warning("ElasticJobRestarting", message) });
+        return Some(ReportedEvent { salt, ..warning("ElasticJobRestarting", message) });
     }
-    let Event::Decided(decision) = event else { return None };
+    let JobEvent::Decided(decision) = event else { return None };
     let Cause { kind, slots, message } = decision.cause();
     let of_pods = |phase: Phase| {
         let failed = failed_replicas(step.job, slots);

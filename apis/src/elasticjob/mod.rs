@@ -23,7 +23,7 @@ use model::fact::Adopted;
 use model::{FieldError, JobKey, SlotId, SpecFact};
 use serde_json::{Value, json};
 
-use crate::api::{Descriptor, JobApi, JobEvent, JobStep, PodApi, PodSlot, RenderInput};
+use crate::api::{Descriptor, JobApi, JobStep, PodApi, PodSlot, RenderInput, ReportedEvent};
 use crate::call::Verb;
 use crate::fields::Finding;
 use crate::kueue::{RESOURCE_FLAVOR, WORKLOAD};
@@ -71,7 +71,7 @@ impl JobApi for ElasticJob {
         status::status(key, job)
     }
 
-    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+    fn events(&self, step: &JobStep<'_>) -> Vec<ReportedEvent> {
         events::events(step)
     }
 

@@ -4,7 +4,7 @@
 //! it. Tests: at the end, and the scenarios of TorchrunQueue.
 
 use model::fact::Adopted;
-use model::{JobFact, JobKey, SpecFact};
+use model::{JobKey, ObjectFact, SpecFact};
 use serde_json::Value;
 
 use crate::api::{Descriptor, JobApi, OwnedApi};
@@ -37,8 +37,8 @@ impl JobApi for JobQueue {
         &DESCRIPTOR
     }
 
-    fn job_fact(&self, object: &Value) -> JobFact {
-        self.successor.job_fact(object)
+    fn object_fact(&self, object: &Value) -> ObjectFact {
+        self.successor.object_fact(object)
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

@@ -17,7 +17,7 @@ pub(crate) mod storage;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, Notes, OwnedRef, SlotId, SpecFact, Text, Timestamp};
+use model::{FieldError, JobKey, Notes, ObjectFact, OwnedRef, SlotId, SpecFact, Text, Timestamp};
 use serde_json::Value;
 use settings::ModelSettings;
 
@@ -26,7 +26,7 @@ use crate::authorization::{AuthorizationReads, OwnedWrite, namespace_of};
 use crate::call::{ApiError, Verb};
 use crate::fields::Finding;
 use crate::models;
-use crate::objects::{annotation, at, container_names, finalized_job_fact, label, name};
+use crate::objects::{annotation, at, container_names, finalized_object_fact, label, name};
 use crate::owned::CLAIM;
 
 pub use constants::{API_VERSION, KIND};
@@ -56,8 +56,8 @@ impl JobApi for ModelVersion {
         &DESCRIPTOR
     }
 
-    fn job_fact(&self, object: &Value) -> JobFact {
-        finalized_job_fact(object, constants::FINALIZER)
+    fn object_fact(&self, object: &Value) -> ObjectFact {
+        finalized_object_fact(object, constants::FINALIZER)
     }
 
     /// Its marks stand in its metadata.

@@ -16,7 +16,7 @@ mod tolerations;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, SlotId, SpecFact, Text};
+use model::{FieldError, JobKey, ObjectFact, SlotId, SpecFact, Text};
 use serde_json::{Value, json};
 
 use crate::api::{Descriptor, ExternalApi, JobApi, PodApi, PodSlot, RenderInput, SchedulingApi};
@@ -44,8 +44,8 @@ impl JobApi for MpiJob {
         &DESCRIPTOR
     }
 
-    fn job_fact(&self, object: &Value) -> JobFact {
-        state::job_fact(object)
+    fn object_fact(&self, object: &Value) -> ObjectFact {
+        state::object_fact(object)
     }
 
     fn spec_inputs(&self, object: &Value) -> Value {

@@ -4,7 +4,7 @@
 
 use engine::Job;
 use model::fact::{Adopted, ReportedEnd};
-use model::{JobFact, JobKey, Mirror, Phase, Stamp, Text};
+use model::{JobKey, Mirror, ObjectFact, Phase, Stamp, Text};
 use serde_json::{Value, json};
 
 use super::MpiJob;
@@ -18,10 +18,10 @@ const UID: &str = "uid";
 
 /// Reads metadata, mirror and reported end of a job object. Ignores the mirror where another client changed the steered fields: both are
 /// written again then.
-pub(super) fn job_fact(object: &Value) -> JobFact {
+pub(super) fn object_fact(object: &Value) -> ObjectFact {
     let stands = annotation(object, STEERED).is_none_or(|digest| digest == &*SpecPatch::of(object).digest());
     let mirror = if stands { mirror(object).stamp } else { Stamp::default() };
-    JobFact { mirror, reported_end: reported_end(object), ..objects::job_fact(object) }
+    ObjectFact { mirror, reported_end: reported_end(object), ..objects::object_fact(object) }
 }
 
 /// Returns the mirror; of one that this build cannot read, the stamp alone. That of another object was copied with its annotations, or

@@ -127,11 +127,11 @@ fn one_write_shows_what_was_decided_and_remembers_it() {
     for (object, count) in [(&waiting, 0), (&admitted, 3)] {
         // The write is no edit, and it is read back.
         assert_eq!(MpiJob.spec_fact(object), MpiJob.spec_fact(&before));
-        assert_eq!(MpiJob.job_fact(object).mirror.to_string(), "2/7");
+        assert_eq!(MpiJob.object_fact(object).mirror.to_string(), "2/7");
         assert_eq!(MpiJob.adopt(object).mirror.share.len(), count);
     }
     let copied = testing::edited(admitted.clone(), &[("/metadata/uid", json!("another"))]);
-    assert_eq!(MpiJob.job_fact(&copied).mirror, Stamp::default());
+    assert_eq!(MpiJob.object_fact(&copied).mirror, Stamp::default());
     // Halted, it has no trace of the nodes left.
     let halted = written(&admitted, &job(&before, &[]));
     assert_eq!(SpecPatch::of(&halted), SpecPatch::of(&waiting));
@@ -149,10 +149,10 @@ fn a_mirror_beside_fields_that_others_changed_does_not_count() {
     ];
     for change in changes {
         let changed = merged(&admitted, &json!({"spec": change}));
-        assert_eq!(MpiJob.job_fact(&changed).mirror, Stamp::default(), "{change}");
+        assert_eq!(MpiJob.object_fact(&changed).mirror, Stamp::default(), "{change}");
     }
     let other = merged(&admitted, &json!({"spec": {"mpiReplicaSpecs": {"Launcher": {"replicas": 1}}}}));
-    assert_eq!(MpiJob.job_fact(&other).mirror.to_string(), "2/7");
+    assert_eq!(MpiJob.object_fact(&other).mirror.to_string(), "2/7");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn the_end_is_the_one_that_the_mpi_operator_reports() {
     let end = |conditions: Value| {
         let mut object = object(&json!([]));
         object["status"] = json!({"conditions": conditions});
-        MpiJob.job_fact(&object).reported_end.map(|end| (end.phase, end.message.to_string()))
+        MpiJob.object_fact(&object).reported_end.map(|end| (end.phase, end.message.to_string()))
     };
     let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "reason": "R", "message": "m"});
     assert_eq!(end(json!([condition("Running", "True"), condition("Failed", "False")])), None);
@@ -230,8 +230,8 @@ fn a_job_with_a_type_of_gpu_tolerates_the_taints_of_voda() {
     // Another client took it away: it is written again.
     let mut taken = steered.clone();
     taken["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["tolerations"] = json!([]);
-    assert_ne!(MpiJob.job_fact(&steered).mirror, Stamp::default());
-    assert_eq!(MpiJob.job_fact(&taken).mirror, Stamp::default());
+    assert_ne!(MpiJob.object_fact(&steered).mirror, Stamp::default());
+    assert_eq!(MpiJob.object_fact(&taken).mirror, Stamp::default());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::constants::{CONTAINER, ELASTIC, Task};
 use super::network::Network;
 use super::storage_node::{self, STORAGE_NODE};
 use super::tasks::PATH;
-use crate::api::{JobEvent, PodSlot, RenderInput};
+use crate::api::{PodSlot, RenderInput, ReportedEvent};
 use crate::events::normal;
 use crate::fields::Findings;
 use crate::modelversion::constants::FAILOVER;
@@ -127,7 +127,7 @@ pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> V
 }
 
 /// Returns the Kubernetes Events that report written notes.
-pub(super) fn events(notes: &Notes) -> Vec<JobEvent> {
+pub(super) fn events(notes: &Notes) -> Vec<ReportedEvent> {
     let asked = notes.requested.map(|asked| {
         let (reason, what) = if asked.done {
             ("CheckpointSucceeded", "is written; the pods that are being deleted go")

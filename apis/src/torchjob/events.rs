@@ -4,25 +4,25 @@
 
 use std::collections::BTreeMap;
 
-use model::{Decision, Event, Fact, OwnedFact, Phase, SlotId};
+use model::{Decision, JobEvent, JobFact, OwnedFact, Phase, SlotId};
 use serde_json::{Value, json};
 
 use super::model_output;
 use super::tasks::TEMPLATE_POLICY;
-use crate::api::{JobEvent, JobStep};
+use crate::api::{JobStep, ReportedEvent};
 use crate::events::{exit, exit_code, normal, overridden_policies, warning};
 use crate::kruise::REQUEST;
 use crate::modelversion;
 
 /// Returns the Events that report a record.
-pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
+pub(super) fn events(step: &JobStep<'_>) -> Vec<ReportedEvent> {
     let mut found = Vec::new();
     for fact in step.facts {
         match fact {
             // The exit code counts while a sidecar still runs.
-            Fact::Pod(pod) if pod.deleting.is_none() => found.extend(exit(&step.key.namespace, pod)),
-            Fact::Owned(request) if &*request.object.kind == REQUEST.kind => found.extend(restarted(request)),
-            Fact::Spec(spec) => found.extend(overridden_policies(spec, TEMPLATE_POLICY)),
+            JobFact::Pod(pod) if pod.deleting.is_none() => found.extend(exit(&step.key.namespace, pod)),
+            JobFact::Owned(request) if &*request.object.kind == REQUEST.kind => found.extend(restarted(request)),
+            JobFact::Spec(spec) => found.extend(overridden_policies(spec, TEMPLATE_POLICY)),
             _ => {}
         }
     }
@@ -32,7 +32,7 @@ pub(super) fn events(step: &JobStep<'_>) -> Vec<JobEvent> {
 }
 
 /// Reports the end of a request to restart the containers of a pod.
-fn restarted(request: &OwnedFact) -> Option<JobEvent> {
+fn restarted(request: &OwnedFact) -> Option<ReportedEvent> {
     let name = &request.object.name;
     let event = match &request.failed {
         Some(why) => warning("FailedRestartContainer", format!("pod {name}: {why}; it is created again")),
@@ -41,7 +41,7 @@ fn restarted(request: &OwnedFact) -> Option<JobEvent> {
         }
         None => return None,
     };
-    Some(JobEvent { salt: salt(request.rv.0), ..event })
+    Some(ReportedEvent { salt: salt(request.rv.0), ..event })
 }
 
 /// Returns the salt of an Event that is distinguished by a number.
@@ -50,24 +50,24 @@ fn salt(number: u64) -> u32 {
 }
 
 /// Reports a quota that has no room for the job.
-fn short_quota(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
+fn short_quota(step: &JobStep<'_>, event: &JobEvent) -> Option<ReportedEvent> {
     step.job.quota_short.as_ref()?;
     match event {
-        Event::PhaseChanged { to: Phase::Pending, message } | Event::MessageChanged { message } => {
+        JobEvent::PhaseChanged { to: Phase::Pending, message } | JobEvent::MessageChanged { message } => {
             Some(normal("QuotaNotSatisfied", message.to_string()))
         }
         _ => None,
     }
 }
 
-fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
+fn decision(step: &JobStep<'_>, event: &JobEvent) -> Option<ReportedEvent> {
     match event {
-        Event::Replaced { group, slots } => {
+        JobEvent::Replaced { group, slots } => {
             let names = slots.iter().map(|slot| format!("{group}-{}", slot.index)).collect::<Vec<_>>().join(", ");
             let salt = slots.iter().fold(0, |sum: u32, slot| sum.wrapping_add(slot.failures));
-            Some(JobEvent { salt, ..warning("JobRestarting", format!("replacing failed pods: {names}")) })
+            Some(ReportedEvent { salt, ..warning("JobRestarting", format!("replacing failed pods: {names}")) })
         }
-        Event::OwnedPlanned { objects } => {
+        JobEvent::OwnedPlanned { objects } => {
             let is_version = objects.iter().any(|object| &*object.kind == modelversion::KIND);
             let manifest = step.job.valid.as_ref().filter(|_| is_version)?.manifest.parse::<Value>().ok()?;
             let (written, found) = model_output::moved(&manifest, step.job)?;
@@ -75,13 +75,13 @@ fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
                 format!("the master wrote the model on node {found}, not {written}; its version names {found}");
             Some(warning("ModelVersionNodeChanged", message))
         }
-        Event::OwnedDropped { objects } if objects.iter().any(|object| &*object.kind != REQUEST.kind) => {
+        JobEvent::OwnedDropped { objects } if objects.iter().any(|object| &*object.kind != REQUEST.kind) => {
             Some(normal("JobTerminated", "the job has ended; its pod groups go".to_owned()))
         }
-        Event::NodeDropped => Some(warning("StorageNodeDropped", engine::storage::DROPPED.to_owned())),
-        Event::Lost { slots } => Some(failed(step, slots.iter().map(|(slot, _)| slot))),
-        Event::PhaseChanged { to, message } => phase_changed(step, *to, message),
-        Event::Decided(decision) => {
+        JobEvent::NodeDropped => Some(warning("StorageNodeDropped", engine::storage::DROPPED.to_owned())),
+        JobEvent::Lost { slots } => Some(failed(step, slots.iter().map(|(slot, _)| slot))),
+        JobEvent::PhaseChanged { to, message } => phase_changed(step, *to, message),
+        JobEvent::Decided(decision) => {
             let message = decision.cause().message.to_string();
             match &**decision {
                 Decision::End { phase: Phase::Succeeded, .. } => Some(normal("JobSucceeded", message)),
@@ -95,7 +95,7 @@ fn decision(step: &JobStep<'_>, event: &Event) -> Option<JobEvent> {
 }
 
 /// Reports pods that failed for good, by the reason and exit code of each.
-fn failed<'a>(step: &JobStep<'a>, slots: impl Iterator<Item = &'a SlotId>) -> JobEvent {
+fn failed<'a>(step: &JobStep<'a>, slots: impl Iterator<Item = &'a SlotId>) -> ReportedEvent {
     let mut pods: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut salt = 0u32;
     for slot in slots {
@@ -106,10 +106,10 @@ fn failed<'a>(step: &JobStep<'a>, slots: impl Iterator<Item = &'a SlotId>) -> Jo
         pods.entry(format!("{reason}{code}")).or_default().push(&pod.name);
         salt = salt.wrapping_add(pod.incarnation.0);
     }
-    JobEvent { salt, ..warning("PodFailed", json!(pods).to_string()) }
+    ReportedEvent { salt, ..warning("PodFailed", json!(pods).to_string()) }
 }
 
-fn phase_changed(step: &JobStep<'_>, to: Phase, message: &str) -> Option<JobEvent> {
+fn phase_changed(step: &JobStep<'_>, to: Phase, message: &str) -> Option<ReportedEvent> {
     let at = step.job.milestones.back().map(|last| last.at.0).unwrap_or_default();
     let event = match to {
         Phase::Pending => normal("JobEnqueued", message.to_owned()),
@@ -119,5 +119,5 @@ fn phase_changed(step: &JobStep<'_>, to: Phase, message: &str) -> Option<JobEven
         }
         _ => return None,
     };
-    Some(JobEvent { salt: salt(at), ..event })
+    Some(ReportedEvent { salt: salt(at), ..event })
 }

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use settings::TorchSettings;
 
 use crate::api::{
-    AnnotationApi, Descriptor, JobApi, JobEvent, JobStep, OwnedApi, PodApi, PodSlot, RenderInput, ScalingApi,
+    AnnotationApi, Descriptor, JobApi, JobStep, OwnedApi, PodApi, PodSlot, RenderInput, ReportedEvent, ScalingApi,
     SchedulingApi,
 };
 use crate::call::Verb;
@@ -96,7 +96,7 @@ impl JobApi for TorchJob {
         status::status(self, key, job)
     }
 
-    fn events(&self, step: &JobStep<'_>) -> Vec<JobEvent> {
+    fn events(&self, step: &JobStep<'_>) -> Vec<ReportedEvent> {
         events::events(step)
     }
 
@@ -186,7 +186,7 @@ impl AnnotationApi for TorchJob {
         elastic::patch(source, notes, at)
     }
 
-    fn notes_events(&self, notes: &Notes) -> Vec<JobEvent> {
+    fn notes_events(&self, notes: &Notes) -> Vec<ReportedEvent> {
         elastic::events(notes)
     }
 

@@ -22,14 +22,14 @@ mod tests;
 
 use ::settings::TorchrunSettings;
 use model::fact::Adopted;
-use model::{FieldError, JobFact, JobKey, OwnedRef, SpecFact};
+use model::{FieldError, JobKey, ObjectFact, OwnedRef, SpecFact};
 use serde_json::Value;
 
 use crate::api::{Descriptor, JobApi, OwnedApi, RenderInput};
 use crate::authorization::{AuthorizationReads, OwnedWrite};
 use crate::call::{ApiError, Verb};
 use crate::fields::{Finding, Findings};
-use crate::objects::finalized_job_fact;
+use crate::objects::finalized_object_fact;
 use crate::owned::{CLAIM, CONFIG_MAP, SERVICE};
 
 pub use constants::{API_VERSION, KIND};
@@ -65,8 +65,8 @@ impl JobApi for TorchrunQueue {
         &DESCRIPTOR
     }
 
-    fn job_fact(&self, object: &Value) -> JobFact {
-        finalized_job_fact(object, constants::FINALIZER)
+    fn object_fact(&self, object: &Value) -> ObjectFact {
+        finalized_object_fact(object, constants::FINALIZER)
     }
 
     fn spec_fact(&self, object: &Value) -> SpecFact {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use engine::Scope;
+use engine::Body;
 use event_log::disk::{self, SledLog};
 use event_log::{EventLog, jsonl};
 use local_run::records::{self, Flow, LogSource};
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &LogArgs) -> Result<ExitCode, Failure> {
 fn ls(source: &LogSource) -> Result<ExitCode, Failure> {
     let mut counts: std::collections::BTreeMap<String, (u64, Timestamp)> = std::collections::BTreeMap::new();
     let state = records::fold(source, &mut |_, record| {
-        if let Scope::Job(key) = &record.scope {
+        if let Some(key) = record.job() {
             let entry = counts.entry(format!("{key} {}", key.uid)).or_default();
             *entry = (entry.0 + 1, record.at);
         }
@@ -172,10 +172,10 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
             out::line(&String::from_utf8_lossy(&record.encode()?));
             return Ok(Flow::Go);
         }
-        let scope = match &record.scope {
-            Scope::Cluster => "cluster".to_owned(),
-            Scope::Queues => "queues".to_owned(),
-            Scope::Job(key) => key.to_string(),
+        let scope = match &record.body {
+            Body::Cluster { .. } => "cluster".to_owned(),
+            Body::Queues { .. } => "queues".to_owned(),
+            Body::Job { key, .. } => key.to_string(),
         };
         let causes: Vec<String> = record.causes.iter().map(|c| format!("#{c}")).collect();
         let because = if causes.is_empty() { String::new() } else { format!(" because of {}", causes.join(", ")) };
@@ -315,7 +315,7 @@ fn stats(path: &Path, output: Output) -> Result<ExitCode, Failure> {
     let mut span: Option<(Timestamp, Timestamp)> = None;
     let state = records::fold(&LogSource::from(path), &mut |_, record| {
         span = Some((span.map_or(record.at, |s| s.0), record.at));
-        for name in record.facts.iter().map(model::Fact::name).chain(record.events.iter().map(model::Event::name)) {
+        for name in record.fact_names().into_iter().chain(record.event_names()) {
             *kinds.entry(name).or_default() += 1;
         }
         Ok(Flow::Go)

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use apis::Registry;
 use clap::Args;
-use engine::{Record, Scope, State};
+use engine::{Body, Record, State};
 use local_run::records;
 use model::Event;
 use serde_json::{Value, json};
@@ -98,13 +98,14 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
     let head = records::each(&records::LogSource::from(path), &mut state, &mut |state: &mut State, record: Record| {
         frames += 1;
         let decided = state.redecide(&record)?;
-        decisions += u64::try_from(record.events.len()).unwrap_or_default();
+        let recorded = record.events();
+        decisions += u64::try_from(recorded.len()).unwrap_or_default();
         records += 1;
-        if decided != record.events {
-            found = Some(difference(&record, &decided));
+        if decided != recorded {
+            found = Some(difference(&record, &recorded, &decided));
             return Ok(records::Flow::Stop);
         }
-        if let Scope::Job(key) = &record.scope
+        if let Some(key) = record.job()
             && let Some(job) = state.job(key)
             && let Some(word) = registry.api_of(key).map(|api| api.phase_word(job.phase)).filter(|w| !w.is_empty())
         {
@@ -150,16 +151,16 @@ fn replay_log(path: &Path, output: Output) -> Result<ExitCode, Failure> {
     Ok(code)
 }
 
-fn difference(record: &Record, decided: &[Event]) -> Difference {
-    let n = record.events.iter().zip(decided).take_while(|(a, b)| a == b).count();
+fn difference(record: &Record, recorded: &[Event], decided: &[Event]) -> Difference {
+    let n = recorded.iter().zip(decided).take_while(|(a, b)| a == b).count();
     let value = |events: &[Event]| events.get(n).map_or(Value::Null, engine::wire::event_value);
-    let (recorded, now) = (value(&record.events), value(decided));
+    let (recorded, now) = (value(recorded), value(decided));
     let fields = explain::differences(&recorded, &now);
     let (path, recorded, decided) = fields.into_iter().next().unwrap_or((String::new(), recorded, now));
-    let job = match &record.scope {
-        Scope::Job(key) => key.to_string(),
-        Scope::Cluster => "(cluster)".to_owned(),
-        Scope::Queues => "(queues)".to_owned(),
+    let job = match &record.body {
+        Body::Job { key, .. } => key.to_string(),
+        Body::Cluster { .. } => "(cluster)".to_owned(),
+        Body::Queues { .. } => "(queues)".to_owned(),
     };
     let field = if path.is_empty() { format!("events[{n}]") } else { format!("events[{n}].{path}") };
     let behaviour = if record.behaviour == engine::wire::BEHAVIOUR {

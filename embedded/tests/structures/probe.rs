@@ -9,8 +9,8 @@ use apis::owned::{self, Access, CLAIM, OwnedType};
 use apis::{JobApi, Referenced, Registry, Verb, objects};
 use model::fact::Adopted;
 use model::{
-    Awaits, Dependency, Edits, FieldError, JobEndPolicy, JobFact, JobKey, JobSpec, Keep, Missing, OwnedRef, OwnedSpec,
-    Reached, SlotId, SpecFact, Text, When,
+    Awaits, Dependency, Edits, FieldError, JobEndPolicy, JobKey, JobSpec, Keep, Missing, ObjectFact, OwnedRef,
+    OwnedSpec, Reached, SlotId, SpecFact, Text, When,
 };
 use serde_json::{Value, json};
 
@@ -167,13 +167,13 @@ impl JobApi for Probe {
         if self.0 == Kind::Probe { &PROBE } else { &BOTH }
     }
 
-    fn job_fact(&self, object: &Value) -> JobFact {
+    fn object_fact(&self, object: &Value) -> ObjectFact {
         let finalizers: Vec<Text> = objects::list_at(object, &["metadata", "finalizers"])
             .iter()
             .filter_map(|name| name.as_str().map(Text::from))
             .collect();
         let finalized = finalizers.iter().any(|name| **name == *FINALIZER);
-        JobFact { finalizers, finalized, ..AiTrainingJob.job_fact(object) }
+        ObjectFact { finalizers, finalized, ..AiTrainingJob.object_fact(object) }
     }
 
     fn spec_inputs(&self, object: &Value) -> Value {

@@ -4,10 +4,33 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use model::fact::Adopted;
-use model::{Fact, JobKey, Kind, OwnedFact, ResourceVersion, Text, Uid};
+use model::{ClusterFact, JobFact, JobKey, Kind, OwnedFact, ResourceVersion, Text, Uid};
 
-use super::Admission;
-use crate::state::{Scope, State};
+use super::{DropReason, STALE, UNCHANGED};
+use crate::state::State;
+
+/// Verdict on a list, or on an object that was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It counts.
+    Admitted,
+    /// It changes nothing, for this reason.
+    Dropped(DropReason),
+    /// It is older than this version, which was seen before: the cluster was restored from a copy.
+    Regressed {
+        /// Newest version seen.
+        known: ResourceVersion,
+    },
+}
+
+/// The known objects that a list does not hold, by their ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Absent {
+    /// Ends of objects of the cluster.
+    pub cluster: Vec<ClusterFact>,
+    /// Ends of jobs, and of what they have.
+    pub jobs: Vec<(JobKey, JobFact)>,
+}
 
 /// A list of a kind's objects, or of those that one source shows.
 #[derive(Clone, Copy)]
@@ -49,7 +72,10 @@ impl State {
                 return Admission::Regressed { known };
             }
         }
-        after(list.rv, self.list_rv(list.kind, list.of))
+        match after(list.rv, self.list_rv(list.kind, list.of)) {
+            Ok(()) => Admission::Admitted,
+            Err(reason) => Admission::Dropped(reason),
+        }
     }
 
     /// Returns the newest version known of what the list's source shows: of its last list, or of an object seen since.
@@ -73,60 +99,59 @@ impl State {
 
     /// Returns the ends of the known objects that an admitted list would show and does not hold. An object that is newer than
     /// the list may have been created after it.
-    pub fn absent(&self, list: &ListView<'_>, present: &Present) -> Vec<(Scope, Fact)> {
+    pub fn absent(&self, list: &ListView<'_>, present: &Present) -> Absent {
         let (rv, here) = (list.rv, &present.uids);
-        let mut gone = Vec::new();
+        let mut gone = Absent::default();
         match list.kind {
             Kind::Node => {
                 let known = self.nodes.values().map(|node| &node.fact);
                 let absent = known.filter(|node| node.rv <= rv && !present.nodes.contains(&node.name));
-                gone.extend(absent.map(|node| (Scope::Cluster, Fact::NodeGone { name: node.name.clone() })));
+                gone.cluster.extend(absent.map(|node| ClusterFact::NodeGone { name: node.name.clone() }));
             }
             Kind::Job => {
                 let shown = self.jobs.summaries().filter(|(key, _)| (list.shows)(key));
                 let absent = shown.filter(|(key, job)| job.known && job.rv <= rv && !here.contains(&key.uid));
-                gone.extend(absent.map(|(key, _)| (Scope::Job(key.clone()), Fact::JobGone)));
+                gone.jobs.extend(absent.map(|(key, _)| (key.clone(), JobFact::Gone)));
             }
             Kind::Pod => {
                 let shown = self.jobs.pods().filter(|(key, _)| (list.shows)(key));
                 let absent = shown.filter(|(_, pod)| pod.fact.rv <= rv && !here.contains(&pod.fact.uid));
-                gone.extend(absent.map(|(key, pod)| {
-                    (Scope::Job(key.clone()), Fact::PodGone { uid: pod.fact.uid.clone(), rv: Some(rv) })
-                }));
+                gone.jobs.extend(
+                    absent
+                        .map(|(key, pod)| (key.clone(), JobFact::PodGone { uid: pod.fact.uid.clone(), rv: Some(rv) })),
+                );
                 for (key, job) in self.jobs.live_from(None).filter(|(key, _)| (list.shows)(key)) {
                     let awaited = job.deleting_pods.iter().filter(|uid| !job.pods.contains_key(*uid));
-                    gone.extend(ends_of_absent(awaited, present).map(|end| (Scope::Job(key.clone()), end)));
+                    gone.jobs.extend(ends_of_absent(awaited, present).map(|end| (key.clone(), end)));
                 }
             }
             Kind::Service => {
                 let shown = self.jobs.services().filter(|(key, ..)| (list.shows)(key));
                 let absent = shown.filter(|(_, uid, known)| known.rv <= rv && !here.contains(*uid));
-                gone.extend(
-                    absent.map(|(key, uid, _)| (Scope::Job(key.clone()), Fact::ServiceGone { uid: uid.clone() })),
-                );
+                gone.jobs.extend(absent.map(|(key, uid, _)| (key.clone(), JobFact::ServiceGone { uid: uid.clone() })));
             }
             Kind::Class => {
                 let known = self.queues.classes.by_name.values();
                 let absent = known.filter(|class| class.rv <= rv && !present.classes.contains(&class.name));
-                gone.extend(absent.map(|class| (Scope::Cluster, Fact::ClassGone { name: class.name.clone() })));
+                gone.cluster.extend(absent.map(|class| ClusterFact::ClassGone { name: class.name.clone() }));
             }
             Kind::Quota => {
                 let known = self.queues.coordinator.quotas().filter(|quota| quota.rv <= rv);
                 let names = known.map(|quota| (quota.namespace.clone(), quota.name.clone()));
                 let absent = names.filter(|name| !present.quotas.contains(name));
-                gone.extend(absent.map(|(namespace, name)| (Scope::Cluster, Fact::QuotaGone { namespace, name })));
+                gone.cluster.extend(absent.map(|(namespace, name)| ClusterFact::QuotaGone { namespace, name }));
             }
             Kind::Namespace => {
                 let known = self.queues.namespaces.values().filter(|namespace| namespace.rv <= rv);
                 let absent = known.filter(|namespace| !present.namespaces.contains(&namespace.name));
                 let names = absent.map(|namespace| namespace.name.clone());
-                gone.extend(names.map(|name| (Scope::Cluster, Fact::NamespaceGone { name })));
+                gone.cluster.extend(names.map(|name| ClusterFact::NamespaceGone { name }));
             }
             Kind::Owned | Kind::Foreign => {}
         }
         if matches!(list.kind, Kind::Service | Kind::Owned) {
             let absent = self.owned_in(list).filter(|(_, fact)| fact.rv <= rv && !here.contains(&fact.uid));
-            gone.extend(absent.map(|(key, fact)| (Scope::Job(key.clone()), Fact::OwnedGone { uid: fact.uid.clone() })));
+            gone.jobs.extend(absent.map(|(key, fact)| (key.clone(), JobFact::OwnedGone { uid: fact.uid.clone() })));
         }
         gone
     }
@@ -140,20 +165,20 @@ impl State {
 }
 
 /// Returns the verdict on a list at version `rv` when the source's last one was at `last`.
-pub(super) fn after(rv: ResourceVersion, last: ResourceVersion) -> Admission {
+pub(super) fn after(rv: ResourceVersion, last: ResourceVersion) -> Result<(), DropReason> {
     match rv.cmp(&last) {
-        Ordering::Less => Admission::STALE,
-        Ordering::Equal => Admission::UNCHANGED,
-        Ordering::Greater => Admission::Admitted,
+        Ordering::Less => Err(STALE),
+        Ordering::Equal => Err(UNCHANGED),
+        Ordering::Greater => Ok(()),
     }
 }
 
 /// Returns the ends of the pods that an adopted mirror waits for and that a list of pods does not hold.
-pub fn absent_waits(adopted: &Adopted, present: &Present) -> Vec<Fact> {
+pub fn absent_waits(adopted: &Adopted, present: &Present) -> Vec<JobFact> {
     ends_of_absent(adopted.mirror.wait_uids.iter(), present).collect()
 }
 
 /// Pods that were never seen have no version by which they were gone.
-fn ends_of_absent<'a>(awaited: impl Iterator<Item = &'a Uid>, present: &'a Present) -> impl Iterator<Item = Fact> {
-    awaited.filter(|uid| !present.uids.contains(*uid)).map(|uid| Fact::PodGone { uid: uid.clone(), rv: None })
+fn ends_of_absent<'a>(awaited: impl Iterator<Item = &'a Uid>, present: &'a Present) -> impl Iterator<Item = JobFact> {
+    awaited.filter(|uid| !present.uids.contains(*uid)).map(|uid| JobFact::PodGone { uid: uid.clone(), rv: None })
 }

@@ -19,7 +19,7 @@ pub struct NameHolder {
 
 /// Owner of an object, as seen from a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum Ownership {
     /// The job's.
     Ours,
     /// The job's, but its labels were changed: no watch shows what becomes of it, so it cannot serve as a pod or service.
@@ -30,11 +30,11 @@ pub enum Whose {
 
 impl NameHolder {
     /// Returns whose the object is.
-    pub fn whose(&self, key: &JobKey) -> Whose {
+    pub fn ownership(&self, key: &JobKey) -> Ownership {
         match (self.owner.as_ref() == Some(key), self.watched) {
-            (false, _) => Whose::Other,
-            (true, false) => Whose::Unseen,
-            (true, true) => Whose::Ours,
+            (false, _) => Ownership::Other,
+            (true, false) => Ownership::Unseen,
+            (true, true) => Ownership::Ours,
         }
     }
 }
@@ -45,13 +45,13 @@ impl State {
     pub fn taken(&self, key: &JobKey, holder: &NameHolder) -> Option<Outcome> {
         let job = self.job(key);
         let is_going = job.zip(holder.uid.as_ref()).is_some_and(|(job, uid)| job.deleting_pods.contains(uid));
-        let whose = holder.whose(key);
-        if whose == Whose::Ours && !is_going {
+        let ownership = holder.ownership(key);
+        if ownership == Ownership::Ours && !is_going {
             return None;
         }
         let exists = |owner: &JobKey| self.jobs.summary(owner).is_some_and(|job| job.known && !job.gone);
         let owner_is_gone = holder.owner.as_ref().is_some_and(|owner| owner != key && !exists(owner));
         let waiting = is_going || owner_is_gone || holder.deleting;
-        Some(Outcome::Taken { waiting, unseen: whose == Whose::Unseen })
+        Some(Outcome::Taken { waiting, unseen: ownership == Ownership::Unseen })
     }
 }

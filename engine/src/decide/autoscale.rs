@@ -5,7 +5,9 @@
 //! does not start within a minute, or does not pay, is taken back, and that is the end of it. It must not write the spec: the number
 //! is a note on the job's object ([`crate::notes`]).
 
-use model::{Autoscaled, Autoscaler, Event, JobSpec, Phase, Scaling, ScalingCondition, ScalingStep, Text, Timestamp};
+use model::{
+    Autoscaled, Autoscaler, JobEvent, JobSpec, Phase, Scaling, ScalingCondition, ScalingStep, Text, Timestamp,
+};
 
 use crate::autoscaler::{JobAutoscaler, MEASUREMENTS, PERIOD_MS, settings};
 use crate::classify::DecisionContext;
@@ -17,7 +19,7 @@ const PODS_TIMEOUT_MS: u64 = 60_000;
 const MAX_REVERTS: u32 = 2;
 
 /// Returns the next step of the job's autoscaler; `None` while there is none.
-pub(super) fn next_step(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Event> {
+pub(super) fn next_step(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<JobEvent> {
     let (settings, replicas) = settings(spec)?;
     let look = Look { now: context.now, job, settings, replicas };
     let step = match job.autoscaler.as_deref() {
@@ -26,7 +28,7 @@ pub(super) fn next_step(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec
         Some(own) if own.resizes => return None,
         Some(own) => look.step_of(own)?,
     };
-    Some(Event::Autoscaled(Box::new(step)))
+    Some(JobEvent::Autoscaled(Box::new(step)))
 }
 
 /// A look at a job.

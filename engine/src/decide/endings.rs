@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use model::fact::EndRequest;
 use model::{
-    Budget, Cause, CauseKind, CleanPodPolicy, ClockStart, Decision, Ends, Event, JobEndPolicy, JobSpec, Phase, SlotId,
-    Text,
+    Budget, Cause, CauseKind, CleanPodPolicy, ClockStart, Decision, Ends, JobEndPolicy, JobEvent, JobSpec, Phase,
+    SlotId, Text,
 };
 
 use super::{Report, last_failures};
@@ -17,25 +17,25 @@ use crate::words::{cause_of_end_request, cause_of_pods, trouble};
 const MAX_ERRORS: usize = 4;
 
 /// An ending whose pods are going: ends when all are gone.
-pub(super) fn proceed(job: &Job, phase: Phase) -> Vec<Event> {
+pub(super) fn proceed(job: &Job, phase: Phase) -> Vec<JobEvent> {
     let late: Vec<_> = job.pods.keys().filter(|uid| !job.deleting_pods.contains(*uid)).cloned().collect();
     let services: Vec<_> =
         job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect();
     let mut events = Vec::new();
     if !late.is_empty() {
-        events.push(Event::PodsDropped { uids: late });
+        events.push(JobEvent::PodsDropped { uids: late });
     }
     if !services.is_empty() {
-        events.push(Event::ServicesDropped { uids: services });
+        events.push(JobEvent::ServicesDropped { uids: services });
     }
     if events.is_empty() && job.is_empty() {
-        events.push(Event::Ended { phase });
+        events.push(JobEvent::Ended { phase });
     }
     events
 }
 
 /// Ends the job because an annotation asks for it; its policies have no say.
-pub(super) fn requested(job: &Job, spec: &JobSpec, request: EndRequest, value: &str) -> Vec<Event> {
+pub(super) fn requested(job: &Job, spec: &JobSpec, request: EndRequest, value: &str) -> Vec<JobEvent> {
     let phase = match request {
         EndRequest::Preempted => Phase::Preempted,
         EndRequest::Failed | EndRequest::Stopped => Phase::Failed,
@@ -55,7 +55,7 @@ pub(super) fn is_over_time(context: &DecisionContext<'_>, job: &Job) -> bool {
 }
 
 /// The time limit ends the job.
-pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let seconds = spec.time_limit_ms.unwrap_or_default() / 1000;
     let start = match spec.limit_from {
         ClockStart::FirstRunning => "the first pod running",
@@ -71,7 +71,7 @@ pub(super) fn time_limit(job: &Job, spec: &JobSpec) -> Vec<Event> {
 }
 
 /// The job's retries end it.
-pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let retries = job.retries();
     let budget = spec.budget.filter(|budget| budget.is_spent_by(retries))?;
     // Pods that run once are charged to their group.
@@ -81,7 +81,7 @@ pub(super) fn by_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
 }
 
 /// Restarts of containers in the pods that run end the job.
-pub(super) fn by_running_restarts(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn by_running_restarts(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let limit = spec.running_restart_limit?;
     let restarts = job.running_restarts();
     if restarts < limit.max(1) {
@@ -94,7 +94,7 @@ pub(super) fn by_running_restarts(job: &Job, spec: &JobSpec) -> Option<Vec<Event
 
 /// A first spec that cannot be accepted fails the job, where its API says so. A job that was accepted before goes on, also where
 /// the log that tells its spec is lost.
-pub(super) fn unacceptable(job: &Job) -> Option<Vec<Event>> {
+pub(super) fn unacceptable(job: &Job) -> Option<Vec<JobEvent>> {
     let was_accepted = job.phase != Phase::New || !job.pods.is_empty();
     let latest = job.spec.as_ref().filter(|latest| latest.fatal && !was_accepted)?;
     let errors = latest.spec.as_ref().err().filter(|errors| !errors.is_empty())?;
@@ -104,12 +104,12 @@ pub(super) fn unacceptable(job: &Job) -> Option<Vec<Event>> {
     let message = Text::from(format!("{}{more}", words.join("; ")));
     let cause = Cause { kind: CauseKind::Invalid, slots: Vec::new(), message };
     let (phase, clean, live_only) = (Phase::Failed, false, false);
-    let decided = Event::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
-    Some(vec![decided, Event::Ended { phase }])
+    let decided = JobEvent::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
+    Some(vec![decided, JobEvent::Ended { phase }])
 }
 
 /// The retries of a group's own pods end the job.
-pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn by_group_budget(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let spent = spec.groups.iter().find_map(|group| {
         let retries = job.group_retries(group);
         let budget = group.budget.filter(|budget| budget.is_spent_by(retries))?;
@@ -143,7 +143,7 @@ pub(super) fn by_policy(
     job: &Job,
     spec: &JobSpec,
     reports: &[(usize, Report)],
-) -> Option<Vec<Event>> {
+) -> Option<Vec<JobEvent>> {
     let name = |n: usize| spec.groups.get(n).map(|group| &group.name);
     let runs_once = |n: usize| spec.groups.get(n).is_some_and(|group| group.once);
     let decides = |policy: &JobEndPolicy, groups: &BTreeSet<&Text>| match policy {
@@ -196,19 +196,20 @@ pub(super) fn by_policy(
 }
 
 /// Ends the job in this phase.
-pub(super) fn end(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause) -> Vec<Event> {
+pub(super) fn end(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause) -> Vec<JobEvent> {
     end_with(job, spec, phase, cause, spec.clean(phase))
 }
 
-fn end_with(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause, policy: CleanPodPolicy) -> Vec<Event> {
+fn end_with(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause, policy: CleanPodPolicy) -> Vec<JobEvent> {
     let (clean, live_only) = match policy {
         CleanPodPolicy::All => (true, false),
         CleanPodPolicy::Running => (true, true),
         CleanPodPolicy::None => (false, false),
     };
     let message = Text::from(format!("{}; deleting pods", cause.message));
-    let decided = Event::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
+    let decided = JobEvent::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
     let at_once = spec.phase_rules.ends == Ends::Decided || (!clean && job.planned_pods.is_empty());
-    let next = if at_once { Event::Ended { phase } } else { Event::PhaseChanged { to: Phase::Terminating, message } };
+    let next =
+        if at_once { JobEvent::Ended { phase } } else { JobEvent::PhaseChanged { to: Phase::Terminating, message } };
     vec![decided, next]
 }

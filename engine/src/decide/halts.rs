@@ -2,7 +2,7 @@
 //!
 //! Must not delete pods that have ended: their results count when the job goes on.
 
-use model::{Cause, CauseKind, Decision, Event, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
+use model::{Cause, CauseKind, Decision, JobEvent, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
 
 use super::reconcile;
 use crate::allocation::Allocation;
@@ -12,26 +12,26 @@ use crate::job::Job;
 use crate::words::{loss_words, unplaced_pod};
 
 /// Halts a job whose spec asks it to wait, and keeps it halted. Pods that run once, and what else the job owns, are prepared.
-pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     if job.phase == Phase::Suspended {
         let late = job.live_pods().filter(|pod| pod.deletion.is_none()).map(|pod| pod.fact.uid.clone());
         let late: Vec<Uid> = late.collect();
         if !late.is_empty() {
-            return vec![Event::PodsDropped { uids: late }];
+            return vec![JobEvent::PodsDropped { uids: late }];
         }
         return reconcile::prepare(context, job, spec);
     }
     if !job.has_unended_pods() {
-        return vec![Event::PhaseChanged { to: Phase::Suspended, message: Text::from(SUSPENDED) }];
+        return vec![JobEvent::PhaseChanged { to: Phase::Suspended, message: Text::from(SUSPENDED) }];
     }
     let cause = Cause { kind: CauseKind::Suspended, slots: Vec::new(), message: Text::from(SUSPENDED) };
     let message = Text::from(format!("{SUSPENDED}; deleting pods"));
-    let decided = Event::Decided(Box::new(Decision::Halt { cause }));
-    vec![decided, Event::PhaseChanged { to: Phase::Suspended, message }]
+    let decided = JobEvent::Decided(Box::new(Decision::Halt { cause }));
+    vec![decided, JobEvent::PhaseChanged { to: Phase::Suspended, message }]
 }
 
 /// Halts a job whose share was taken away, or that did not come whole in time. `None` while it may go on.
-pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let allocation = &job.allocation;
     if !allocation.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
         return None;
@@ -62,7 +62,7 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
 
 /// Halts a job that the object of another system does not admit, or no longer does. `None` while it may go on, and while that
 /// object is not there: the creation of it tells whether there is such a system.
-pub(super) fn without_admission(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn without_admission(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let why = job.withdrawal()?;
     if !job.has_unended_pods() {
         return wait(job, spec);
@@ -70,18 +70,18 @@ pub(super) fn without_admission(job: &Job, spec: &JobSpec) -> Option<Vec<Event>>
     Some(halt(job, CauseKind::NotAdmitted, why))
 }
 
-fn halt(job: &Job, kind: CauseKind, message: String) -> Vec<Event> {
+fn halt(job: &Job, kind: CauseKind, message: String) -> Vec<JobEvent> {
     let cause = Cause { kind, slots: Vec::new(), message: Text::from(message) };
-    let mut events = vec![Event::Decided(Box::new(Decision::Halt { cause: cause.clone() }))];
+    let mut events = vec![JobEvent::Decided(Box::new(Decision::Halt { cause: cause.clone() }))];
     reconcile::show(job, Phase::Pending, Text::from(format!("{}; deleting pods", cause.message)), &mut events);
     events
 }
 
 /// Has a job without pods show that it waits. Of one that does so already, what it waits for is shown with what else blocks it.
-fn wait(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+fn wait(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued | Phase::Suspended);
     let message = Text::from(awaited(job, spec).to_string());
-    (!waits && !job.has_lasting_pods()).then(|| vec![Event::PhaseChanged { to: Phase::Pending, message }])
+    (!waits && !job.has_lasting_pods()).then(|| vec![JobEvent::PhaseChanged { to: Phase::Pending, message }])
 }
 
 /// Returns what a job waits for that has neither a share nor an admission.
@@ -115,13 +115,13 @@ fn refusal_words(outcome: &Outcome) -> String {
 }
 
 /// A halt is over when its pods are gone and no creation is unresolved.
-pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let is_going = |uid: &Uid| job.pods.get(uid).is_none_or(|pod| job.is_lasting(pod));
     if job.deleting_pods.iter().any(is_going) || job.has_planned_pods() {
         return reconcile::prepare(context, job, spec);
     }
     if job.decision.as_ref().is_some_and(|decision| decision.cause().kind != CauseKind::Suspended) {
-        let mut events = vec![Event::RestartCleared];
+        let mut events = vec![JobEvent::RestartCleared];
         let message = if spec.suspended { SUSPENDED.to_owned() } else { awaited(job, spec).to_string() };
         reconcile::show(job, Phase::Pending, Text::from(message), &mut events);
         return events;
@@ -129,9 +129,9 @@ pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
     let message = Text::from(SUSPENDED);
     // A halt that an older build decided shows the deletion of its pods as a phase.
     let shown = if job.phase == Phase::Suspended {
-        Event::MessageChanged { message }
+        JobEvent::MessageChanged { message }
     } else {
-        Event::PhaseChanged { to: Phase::Suspended, message }
+        JobEvent::PhaseChanged { to: Phase::Suspended, message }
     };
-    vec![Event::RestartCleared, shown]
+    vec![JobEvent::RestartCleared, shown]
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Cause, CauseKind, Decision, Event, JobSpec, Phase, PodPhase, SlotId, Text};
+use model::{Cause, CauseKind, Decision, JobEvent, JobSpec, Phase, PodPhase, SlotId, Text};
 
 use super::{endings, halts, reconcile};
 use crate::classify::DecisionContext;
@@ -15,7 +15,7 @@ use crate::job::{Job, Pod};
 const SUSPENDED: &str = "suspended by an annotation of its user";
 
 /// Decides the job. A job that asks the queues for nothing is left to its controller.
-pub(super) fn rules(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn rules(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     if job.phase.is_terminal() || spec.demand.is_none() {
         return Vec::new();
     }
@@ -35,7 +35,7 @@ pub(super) fn rules(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
 }
 
 /// Shows whether the job waits, starts or runs. One that runs goes on running while its controller replaces a pod.
-fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
+fn progress(job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let mut events = Vec::new();
     let share = &job.allocation.share;
     if job.allocation.gated && share.is_empty() {
@@ -61,8 +61,8 @@ fn progress(job: &Job, spec: &JobSpec) -> Vec<Event> {
 }
 
 /// A halt is over when the controller has deleted the pods.
-fn cleared(job: &Job, spec: &JobSpec) -> Vec<Event> {
-    let mut events = vec![Event::RestartCleared];
+fn cleared(job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
+    let mut events = vec![JobEvent::RestartCleared];
     if spec.suspended {
         reconcile::show(job, Phase::Suspended, Text::from(SUSPENDED), &mut events);
     } else {
@@ -71,11 +71,11 @@ fn cleared(job: &Job, spec: &JobSpec) -> Vec<Event> {
     events
 }
 
-fn suspend(job: &Job, has_pods: bool) -> Vec<Event> {
+fn suspend(job: &Job, has_pods: bool) -> Vec<JobEvent> {
     let mut events = Vec::new();
     if has_pods || !job.allocation.share.is_empty() {
         let cause = Cause { kind: CauseKind::Suspended, slots: Vec::new(), message: Text::from(SUSPENDED) };
-        events.push(Event::Decided(Box::new(Decision::Halt { cause })));
+        events.push(JobEvent::Decided(Box::new(Decision::Halt { cause })));
     }
     reconcile::show(job, Phase::Suspended, Text::from(SUSPENDED), &mut events);
     events

@@ -2,13 +2,13 @@
 //!
 //! Bringing one up to date needs no decision: [`crate::effects`] compares digests. It must not know what an object holds.
 
-use model::{Awaits, Event, JobKey, JobSpec, Keep, ObjectRef, OwnedRef, OwnedSpec, Phase, Text, Uid, When};
+use model::{Awaits, JobEvent, JobKey, JobSpec, Keep, ObjectRef, OwnedRef, OwnedSpec, Phase, Text, Uid, When};
 
 use crate::job::{Job, Owned, Pod};
 use crate::state::State;
 
 /// Creates what the job's state asks for, and drops what it does not.
-pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let exists = |object: &OwnedRef| job.owned.get(object).is_some_and(|owned| owned.planned || owned.fact.is_some());
     let planned = spec.owned.iter().filter(|owned| is_due(job, spec, owned) && !exists(&owned.object));
     let planned: Vec<OwnedRef> = planned.map(|owned| owned.object.clone()).collect();
@@ -16,10 +16,10 @@ pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<Event> {
     let dropped: Vec<OwnedRef> = dropped.map(|(object, _)| object.clone()).collect();
     let mut events = Vec::new();
     if !planned.is_empty() {
-        events.push(Event::OwnedPlanned { objects: planned });
+        events.push(JobEvent::OwnedPlanned { objects: planned });
     }
     if !dropped.is_empty() {
-        events.push(Event::OwnedDropped { objects: dropped });
+        events.push(JobEvent::OwnedDropped { objects: dropped });
     }
     events
 }
@@ -67,7 +67,7 @@ fn is_over(job: &Job, spec: &JobSpec, object: &OwnedRef, owned: &Owned) -> bool 
 
 /// Lets go of a job whose object is deleted and carries the finalizer: what has no owner reference goes first, and the pods that use
 /// it, once no other job needs this one.
-pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
+pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<JobEvent> {
     if !job.finalized {
         return Vec::new();
     }
@@ -78,9 +78,9 @@ pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
         let message = Text::from(format!("deleted, but {users} {words} it"));
         let said = job.milestones.back().is_some_and(|last| last.message == message);
         if job.phase != Phase::Terminating {
-            return vec![Event::PhaseChanged { to: Phase::Terminating, message }];
+            return vec![JobEvent::PhaseChanged { to: Phase::Terminating, message }];
         }
-        return if said { Vec::new() } else { vec![Event::MessageChanged { message }] };
+        return if said { Vec::new() } else { vec![JobEvent::MessageChanged { message }] };
     }
     let objects: Vec<OwnedRef> =
         unowned(job).filter(|(_, owned)| owned.deletion.is_none()).map(|(o, _)| o.clone()).collect();
@@ -88,8 +88,8 @@ pub(super) fn finalize(state: &State, key: &JobKey, job: &Job) -> Vec<Event> {
     // gone.
     let stays = |pod: &&Pod| !pod.is_leaving();
     let uids: Vec<Uid> = job.pods.values().map(|pod| &**pod).filter(stays).map(|pod| pod.fact.uid.clone()).collect();
-    let pods = (!uids.is_empty()).then_some(Event::PodsDropped { uids });
-    let owned = (!objects.is_empty()).then_some(Event::OwnedDropped { objects });
+    let pods = (!uids.is_empty()).then_some(JobEvent::PodsDropped { uids });
+    let owned = (!objects.is_empty()).then_some(JobEvent::OwnedDropped { objects });
     pods.into_iter().chain(owned).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Event, JobSpec, ObjectRef, OwnedRef, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
+use model::{JobEvent, JobSpec, ObjectRef, OwnedRef, Phase, PodPhase, Running, SlotId, Text, Timestamp, Uid};
 
 use crate::blocked_by::BlockedBy;
 use crate::classify::DecisionContext;
@@ -18,7 +18,7 @@ const MAX_PLANNED: usize = 4096;
 const BUT: &str = "; but ";
 
 /// Reconciles an active job: deletes surplus, creates what is missing, and lets the phase follow the counters.
-pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let mut events = Vec::new();
     let surplus: Vec<Uid> = job
         .surplus_pods
@@ -28,10 +28,10 @@ pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpe
         .chain(stuck(context, job, spec))
         .collect();
     if !surplus.is_empty() {
-        events.push(Event::PodsDropped { uids: surplus });
+        events.push(JobEvent::PodsDropped { uids: surplus });
     }
     if !job.surplus_services.is_empty() {
-        events.push(Event::ServicesDropped { uids: job.surplus_services.iter().cloned().collect() });
+        events.push(JobEvent::ServicesDropped { uids: job.surplus_services.iter().cloned().collect() });
     }
     events.extend(prepare(context, job, spec));
     progress(job, spec, &mut events);
@@ -39,13 +39,13 @@ pub(super) fn active_job(context: &DecisionContext<'_>, job: &Job, spec: &JobSpe
     if stalled != job.stalled.is_some() {
         let words =
             "every pod has ended, but neither a complete nor a fail policy is met: the job cannot end by itself";
-        events.push(Event::Stalled { message: stalled.then(|| Text::from(words)) });
+        events.push(JobEvent::Stalled { message: stalled.then(|| Text::from(words)) });
     }
     events
 }
 
 /// Brings the job's objects, and the pods of groups that are not held, to what the spec asks for. Shows nothing.
-pub(super) fn prepare(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Event> {
+pub(super) fn prepare(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let mut events = super::owned::reconcile(job, spec);
     runs(job, spec, &mut events);
     create(context, job, spec, &mut events);
@@ -54,13 +54,13 @@ pub(super) fn prepare(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) 
 
 /// Notes the completed runs of groups whose pods run once, and drops pods of other runs, and of completed ones where the group
 /// says so.
-fn runs(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+fn runs(job: &Job, spec: &JobSpec, events: &mut Vec<JobEvent>) {
     let mut dropped: Vec<Uid> = Vec::new();
     for wanted in spec.groups.iter().filter(|group| group.once) {
         let Some(group) = job.groups.get(&wanted.name) else { continue };
         let is_done = wanted.replicas > 0 && u32::try_from(group.done.len()).is_ok_and(|done| done == wanted.replicas);
         if let Some(run) = wanted.shape.as_ref().filter(|_| is_done && !group.has_run(wanted)) {
-            events.push(Event::Achieved { group: wanted.name.clone(), run: run.clone() });
+            events.push(JobEvent::Achieved { group: wanted.name.clone(), run: run.clone() });
         }
         let pod = |index: &u32| group.slot(*index)?.pod.as_ref().and_then(|uid| job.pods.get(uid));
         let ended: Vec<u32> =
@@ -69,13 +69,13 @@ fn runs(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
         dropped.extend(going.map(|pod| pod.fact.uid.clone()));
     }
     if !dropped.is_empty() {
-        events.push(Event::PodsDropped { uids: dropped });
+        events.push(JobEvent::PodsDropped { uids: dropped });
     }
 }
 
 /// Shows why a job without a spec waits: an object that the spec is made of cannot be used. A job that had pods before the log was
 /// lost is left as it stands until the object is there again.
-pub(super) fn without_spec(job: &Job) -> Vec<Event> {
+pub(super) fn without_spec(job: &Job) -> Vec<JobEvent> {
     let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued);
     let Some(missing) = job.missing().first().filter(|_| waits) else { return Vec::new() };
     let mut events = Vec::new();
@@ -119,7 +119,7 @@ fn stuck(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<Uid> {
 }
 
 /// A back-off holds back the pods it was decided for. Services and other pods do not wait.
-fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut Vec<JobEvent>) {
     let (mut pods, mut services) = (Vec::new(), Vec::new());
     let passed = |until: Option<&Timestamp>| until.is_none_or(|until| *until <= context.now);
     let all_held = !passed(job.retry_at.as_ref());
@@ -133,10 +133,10 @@ fn create(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec, events: &mut
         services.extend(group.missing_services.iter().map(id).take(MAX_PLANNED.saturating_sub(services.len())));
     }
     if !pods.is_empty() {
-        events.push(Event::PodsPlanned { slots: pods });
+        events.push(JobEvent::PodsPlanned { slots: pods });
     }
     if !services.is_empty() {
-        events.push(Event::ServicesPlanned { slots: services });
+        events.push(JobEvent::ServicesPlanned { slots: services });
     }
 }
 
@@ -153,7 +153,7 @@ impl Job {
 }
 
 /// One phase per record. Running comes first; `Restarting` is left only through it.
-fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<Event>) {
+fn progress(job: &Job, spec: &JobSpec, events: &mut Vec<JobEvent>) {
     let (to, message) = held(job, spec).unwrap_or_else(|| match &spec.phase_rules.running {
         Running::All => by_all_pods(job, spec),
         Running::Minimum(groups) => by_minimum(job, groups),
@@ -176,11 +176,11 @@ fn held(job: &Job, spec: &JobSpec) -> Option<(Phase, Text)> {
     Some((if is_prepared { Phase::Preparing } else { Phase::Pending }, with_trouble(job, blocker.to_string())))
 }
 
-pub(super) fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<Event>) {
+pub(super) fn show(job: &Job, to: Phase, message: Text, events: &mut Vec<JobEvent>) {
     if to != job.phase {
-        events.push(Event::PhaseChanged { to, message });
+        events.push(JobEvent::PhaseChanged { to, message });
     } else if job.phase != Phase::New && job.milestones.back().is_some_and(|m| m.phase == to && m.message != message) {
-        events.push(Event::MessageChanged { message });
+        events.push(JobEvent::MessageChanged { message });
     }
 }
 
@@ -341,13 +341,13 @@ fn restarting_words(job: &Job) -> Text {
 }
 
 /// Deletes what is left of a finished job and kept by no record.
-pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
+pub(super) fn collect_leftovers(job: &Job) -> Vec<JobEvent> {
     let mut events = Vec::new();
     let dropped = |pod: &Pod| job.end_deletes(pod) || job.surplus_pods.contains(&pod.fact.uid);
     let pods = job.pods.iter().filter(|(uid, pod)| !job.deleting_pods.contains(*uid) && dropped(pod));
     let pods: Vec<Uid> = pods.map(|(uid, _)| uid.clone()).collect();
     if !pods.is_empty() {
-        events.push(Event::PodsDropped { uids: pods });
+        events.push(JobEvent::PodsDropped { uids: pods });
     }
     let is_surplus = |uid: &Uid| job.surplus_services.contains(uid);
     let dropped = |uid: &Uid, service: &Service| {
@@ -356,14 +356,14 @@ pub(super) fn collect_leftovers(job: &Job) -> Vec<Event> {
     let services = job.services.iter().filter(|(uid, service)| dropped(uid, service));
     let services: Vec<Uid> = services.map(|(uid, _)| uid.clone()).collect();
     if !services.is_empty() {
-        events.push(Event::ServicesDropped { uids: services });
+        events.push(JobEvent::ServicesDropped { uids: services });
     }
     events.extend(job.spec().map(|spec| super::owned::reconcile(job, spec)).unwrap_or_default());
     events
 }
 
 /// What is left without a job object: the garbage collector has its turn first, then it is deleted.
-pub(super) fn orphan(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
+pub(super) fn orphan(context: &DecisionContext<'_>, job: &Job) -> Vec<JobEvent> {
     let over = job.orphan_since.is_some_and(|since| context.now.since_ms(since) >= context.config.orphan_grace_ms);
     if !over {
         return Vec::new();
@@ -371,18 +371,18 @@ pub(super) fn orphan(context: &DecisionContext<'_>, job: &Job) -> Vec<Event> {
     let mut events = Vec::new();
     let pods: Vec<Uid> = job.pods.keys().filter(|uid| !job.deleting_pods.contains(*uid)).cloned().collect();
     if !pods.is_empty() {
-        events.push(Event::PodsDropped { uids: pods });
+        events.push(JobEvent::PodsDropped { uids: pods });
     }
     let services: Vec<Uid> =
         job.services.iter().filter(|(_, s)| s.deletion.is_none()).map(|(uid, _)| uid.clone()).collect();
     if !services.is_empty() {
-        events.push(Event::ServicesDropped { uids: services });
+        events.push(JobEvent::ServicesDropped { uids: services });
     }
     let is_going = |owned: &Owned| owned.deletion.is_some() || owned.fact.as_ref().is_some_and(|fact| fact.deleting);
     let objects = job.leftovers().filter(|(_, owned)| !is_going(owned)).map(|(object, _)| object.clone());
     let objects: Vec<OwnedRef> = objects.collect();
     if !objects.is_empty() {
-        events.push(Event::OwnedDropped { objects });
+        events.push(JobEvent::OwnedDropped { objects });
     }
     events
 }

@@ -3,7 +3,7 @@
 //! A replacement counts as no retry. Pods that others delete are none of it: they are let go after a checkpoint ([`crate::notes`]).
 //! Where another system can restart containers in place, pods stay ([`crate::in_place`]).
 
-use model::{Event, GroupSpec, JobSpec, Phase, Uid};
+use model::{GroupSpec, JobEvent, JobSpec, Phase, Uid};
 
 use crate::in_place::RestartStep;
 use crate::job::{Job, Pod};
@@ -12,7 +12,7 @@ use crate::job::{Job, Pod};
 const MAX_AT_ONCE: usize = 100;
 
 /// Renews the old pods of the first group that has any. The next group follows when all of this one are new.
-pub(super) fn renew(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn renew(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let (group, pods) = old_pods(job, spec)?;
     let (mut dropped, mut planned, mut deleted): (Vec<Uid>, Vec<_>, Vec<_>) = Default::default();
     for pod in pods {
@@ -26,9 +26,9 @@ pub(super) fn renew(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     // The first object tells whether the cluster serves its type.
     planned.truncate(if job.knows_restarts() { MAX_AT_ONCE } else { 1 });
     let mut events = Vec::new();
-    events.extend((!dropped.is_empty()).then_some(Event::PodsDropped { uids: dropped }));
-    events.extend((!planned.is_empty()).then_some(Event::OwnedPlanned { objects: planned }));
-    events.extend((!deleted.is_empty()).then_some(Event::OwnedDropped { objects: deleted }));
+    events.extend((!dropped.is_empty()).then_some(JobEvent::PodsDropped { uids: dropped }));
+    events.extend((!planned.is_empty()).then_some(JobEvent::OwnedPlanned { objects: planned }));
+    events.extend((!deleted.is_empty()).then_some(JobEvent::OwnedDropped { objects: deleted }));
     (!events.is_empty()).then_some(events)
 }
 

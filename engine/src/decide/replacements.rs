@@ -3,7 +3,7 @@
 //! Only groups of [`RestartScope::Each`]. All pods that failed in one turn are replaced together, so that a lost node costs one
 //! record. Must not end the job but by its budget, which a replacement would exceed.
 
-use model::{CauseKind, Event, GroupSpec, JobSpec, Phase, Replacement, RestartScope, SlotId, Uid};
+use model::{CauseKind, GroupSpec, JobEvent, JobSpec, Phase, Replacement, RestartScope, SlotId, Uid};
 
 use super::endings;
 use super::restarts::next_try;
@@ -19,7 +19,7 @@ struct Failed<'a> {
 }
 
 /// Replaces the pods that failed and may be tried again, and notes those that failed for good.
-pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let groups = spec.groups.iter().filter(|group| group.scope == RestartScope::Each);
     let failed: Vec<(&GroupSpec, Failed<'_>)> = groups.map(|group| (group, of_group(context, job, group))).collect();
     let slots = |group: &GroupSpec, pods: &[(u32, &Pod, CauseKind)]| -> Vec<(SlotId, CauseKind)> {
@@ -41,7 +41,7 @@ pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSp
         let replaced: Vec<Replacement> =
             failed.replaced.iter().map(|found| replacement(context, job, group, found)).collect();
         if !replaced.is_empty() {
-            events.push(Event::Replaced { group: group.name.clone(), slots: replaced });
+            events.push(JobEvent::Replaced { group: group.name.clone(), slots: replaced });
         }
         lost.extend(slots(group, &failed.lost));
         // A pod on a lost node, or with a failed device, has not ended by itself.
@@ -49,10 +49,10 @@ pub(super) fn failed_pods(context: &DecisionContext<'_>, job: &Job, spec: &JobSp
         dropped.extend(unended.map(|(_, pod, _)| pod.fact.uid.clone()));
     }
     if !lost.is_empty() {
-        events.push(Event::Lost { slots: lost });
+        events.push(JobEvent::Lost { slots: lost });
     }
     if !dropped.is_empty() {
-        events.push(Event::PodsDropped { uids: dropped });
+        events.push(JobEvent::PodsDropped { uids: dropped });
     }
     (!events.is_empty()).then_some(events)
 }

@@ -1,11 +1,11 @@
 //! Restarts: one at a time per job. Old pods go first; replacements come when all of them are seen gone.
 
-use model::{Cause, CauseKind, Decision, Event, JobSpec, Phase, RestartScope, SlotId, Text, Timestamp};
+use model::{Cause, CauseKind, Decision, JobEvent, JobSpec, Phase, RestartScope, SlotId, Text, Timestamp};
 
 use super::Report;
 use crate::classify::DecisionContext;
+use crate::facts::answers::backoff;
 use crate::job::Job;
-use crate::observe::answers::backoff;
 use crate::words::{cause_of_pods, scope_words};
 
 /// The group whose pod failed first gets its restart; among equals the first in spec order.
@@ -14,7 +14,7 @@ pub(super) fn first(
     job: &Job,
     spec: &JobSpec,
     reports: &[(usize, Report)],
-) -> Option<Vec<Event>> {
+) -> Option<Vec<JobEvent>> {
     let asking = reports.iter().filter_map(|(n, report)| match report {
         Report::Restart { index, kind, rank } => Some((spec.groups.get(*n)?, *index, *kind, *rank)),
         Report::Complete { .. } | Report::Failed { .. } => None,
@@ -31,7 +31,7 @@ pub(super) fn first(
         scope_words(group.scope, group.display(), &slot)
     ));
     let decision = Decision::Restart { group: group.name.clone(), scope: group.scope, slot, cause, failures, retry_at };
-    Some(vec![Event::Decided(Box::new(decision)), Event::PhaseChanged { to: Phase::Terminating, message }])
+    Some(vec![JobEvent::Decided(Box::new(decision)), JobEvent::PhaseChanged { to: Phase::Terminating, message }])
 }
 
 /// Returns the number of failures of this kind in the slot, and the end of its replacement's back-off. The first failure has none.
@@ -52,7 +52,7 @@ pub(super) fn next_try(
 }
 
 /// Restarts a group some of whose pods were made for another number of replicas. No failure is charged.
-pub(super) fn misshapen(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
+pub(super) fn misshapen(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     if job.elastic().is_some() {
         // Its old pods are replaced by [`super::refresh`].
         return None;
@@ -68,11 +68,11 @@ pub(super) fn misshapen(job: &Job, spec: &JobSpec) -> Option<Vec<Event>> {
     let taken = scope_words(scope, wanted.display(), &slot);
     let message = Text::from(format!("{}; replacing {taken}", cause.message));
     let decision = Decision::Restart { group, scope, slot, cause, failures: 0, retry_at: None };
-    Some(vec![Event::Decided(Box::new(decision)), Event::PhaseChanged { to: Phase::Terminating, message }])
+    Some(vec![JobEvent::Decided(Box::new(decision)), JobEvent::PhaseChanged { to: Phase::Terminating, message }])
 }
 
 /// The restart is over when every pod that is to go is gone.
-pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, restart: &Decision) -> Vec<Event> {
+pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, restart: &Decision) -> Vec<JobEvent> {
     let Decision::Restart { scope, slot, group, retry_at, .. } = restart else { return Vec::new() };
     if !job.deleting_pods.is_empty() {
         return Vec::new();
@@ -81,5 +81,5 @@ pub(super) fn clear(context: &DecisionContext<'_>, job: &Job, restart: &Decision
     let wait = retry_at.filter(|until| *until > context.now);
     let wait = wait.map(|until| format!(", not before {}", until.to_rfc3339())).unwrap_or_default();
     let message = Text::from(format!("restarting {}{wait}", scope_words(*scope, display, slot)));
-    vec![Event::RestartCleared, Event::PhaseChanged { to: Phase::Restarting, message }]
+    vec![JobEvent::RestartCleared, JobEvent::PhaseChanged { to: Phase::Restarting, message }]
 }

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use model::coordination::sum;
-use model::{Coordination, Event, JobKey, QuotaFact, ScopedRequest, Text, Timestamp};
+use model::{Coordination, JobKey, QueueEvent, QuotaFact, ScopedRequest, Text, Timestamp};
 use scheduler::queues::{QueueLoad, Turns, Waiting, first_in_line};
 
 use super::Classes;
@@ -207,7 +207,7 @@ fn priority(classes: &Classes, enqueued: &Coordination) -> i64 {
 }
 
 /// Decides which job is dequeued, if one may be.
-pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
+pub(super) fn decide(state: &State, now: Timestamp) -> Option<QueueEvent> {
     let coordinator = &state.queues.coordinator;
     if coordinator.enqueued.is_empty() || now < coordinator.next_dequeue(state.config.dequeue_period_ms) {
         return None;
@@ -242,7 +242,7 @@ pub(super) fn decide(state: &State, now: Timestamp) -> Option<Event> {
     };
     let first = first_in_line(&served.iter().map(waiting).collect::<Vec<_>>())?;
     let (job, _) = served.get(first)?;
-    Some(Event::Dequeued { job: (*job).clone(), turns: Text::from(serde_json::to_string(&turns).ok()?) })
+    Some(QueueEvent::Dequeued { job: (*job).clone(), turns: Text::from(serde_json::to_string(&turns).ok()?) })
 }
 
 impl State {
@@ -258,8 +258,8 @@ impl State {
         coordinator.wake = expires.filter(|at| *at > now).min();
     }
 
-    /// Folds in that a job was dequeued.
-    pub(super) fn apply_dequeue(&mut self, turns: &str) {
+    /// Applies that a job was dequeued.
+    pub(crate) fn apply_dequeue(&mut self, turns: &str) {
         let at = self.at;
         let coordinator = &mut self.queues.coordinator;
         if let Ok(turns) = serde_json::from_str(turns) {

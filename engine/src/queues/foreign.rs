@@ -79,10 +79,9 @@ impl Foreign {
 
 #[cfg(test)]
 mod tests {
-    use model::{Fact, NodeFact, ResourceVersion};
+    use model::{ClusterFact, NodeFact, ResourceVersion};
 
     use super::*;
-    use crate::state::Scope;
 
     #[test]
     fn a_pod_of_others_counts_with_the_gpus_of_its_node_at_most() {
@@ -100,9 +99,9 @@ mod tests {
         };
         for (asked, want) in [(3, 3), (u32::MAX, 4)] {
             let mut state = State::default();
-            state.take_in(&Scope::Cluster, &Fact::Node(Box::new(node.clone())));
-            let used = Fact::ForeignUse { node: "n".into(), gpus: gpus_of(asked), requests: BTreeMap::new() };
-            state.take_in(&Scope::Cluster, &used);
+            state.apply_cluster_fact(&ClusterFact::Node(Box::new(node.clone())));
+            let used = ClusterFact::ForeignUse { node: "n".into(), gpus: gpus_of(asked), requests: BTreeMap::new() };
+            state.apply_cluster_fact(&used);
             assert_eq!(gpus(&state).collect::<Vec<_>>(), [(&Text::from("n"), want)]);
         }
     }

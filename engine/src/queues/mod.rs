@@ -41,7 +41,8 @@ pub(crate) mod speed_samples;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{
-    Event, Fact, JobKey, Kind, LabelSelector, NamespaceFact, QueueSpec, ShareTarget, TargetUpdate, Text, Timestamp,
+    JobFact, JobKey, Kind, LabelSelector, NamespaceFact, QueueEvent, QueueFact, QueueSpec, ShareTarget, TargetUpdate,
+    Text, Timestamp,
 };
 use scheduler::MemoryChange;
 use scheduler::scheduling::History;
@@ -53,7 +54,7 @@ pub use self::queue_snapshots::{QueueSnapshots, ROOT_POLICY};
 use self::speed_samples::Learning;
 use crate::job::Job;
 use crate::nodes::Node;
-use crate::state::{ApplyError, State};
+use crate::state::State;
 
 /// Name of the queue of jobs that name none.
 pub const ROOT: &str = "";
@@ -220,6 +221,11 @@ impl Queues {
         };
     }
 
+    /// Notes that the samples of speeds that were pending are in reports.
+    pub(crate) fn mark_reported(&mut self) {
+        self.learning.mark_reported();
+    }
+
     /// Returns true if a queue says that pods of other owners use its nodes.
     fn shares_nodes(&self) -> bool {
         self.objects.values().any(|(_, spec)| spec.shares_nodes)
@@ -285,13 +291,13 @@ impl State {
     }
 
     /// Returns the fact that begins a record of the queues, if one is due.
-    pub fn queues_due(&self, now: Timestamp) -> Option<Fact> {
+    pub fn queues_due(&self, now: Timestamp) -> Option<QueueFact> {
         let trigger = &self.queues.trigger;
         let wakes = trigger.wake.is_some_and(|at| at <= now);
         let is_idle = self.queues.is_idle();
         let round = (trigger.cycle || wakes) && self.queues.next_cycle() <= now && !is_idle;
         let dequeue = self.queues.coordinator.due_at(self.config.dequeue_period_ms, now).is_some_and(|at| at <= now);
-        (round || dequeue || trigger.grants && !is_idle).then_some(Fact::SchedulingCycle { round })
+        (round || dequeue || trigger.grants && !is_idle).then_some(QueueFact::SchedulingCycle { round })
     }
 
     /// Returns true if the pods of a job are created within a share only: it needs GPUs that some node offers, or names a queue. A
@@ -335,7 +341,7 @@ impl State {
         let mut dirty = crate::state::Dirty::new();
         for key in named {
             if self.show_classes(&key) {
-                dirty.insert(key.clone(), vec![Fact::Due]);
+                dirty.insert(key.clone(), vec![JobFact::Due]);
             }
             self.queues.note(&key, self.jobs.live(&key));
         }
@@ -361,27 +367,8 @@ impl State {
         job.map(|job| job.unknown_classes = unknown).is_some()
     }
 
-    /// Folds an event of the queues in. Changes of shares reach each job by a fact of its own.
-    pub(crate) fn apply_queues(&mut self, event: &Event) -> Result<(), ApplyError> {
-        self.format = self.format.max(crate::wire::format::of_event(event));
-        if matches!(event, Event::Reported { .. }) {
-            self.queues.learning.mark_reported();
-        }
-        if let Event::Allocated(update) = event {
-            self.apply_targets(update);
-            return Ok(());
-        }
-        if let Event::Dequeued { turns, .. } = event {
-            self.apply_dequeue(turns);
-            return Ok(());
-        }
-        if matches!(event, Event::Shared { .. } | Event::Reported { .. } | Event::WaitsReported { .. }) {
-            return Ok(());
-        }
-        Err(ApplyError::Misplaced { event: event.name() })
-    }
-
-    fn apply_targets(&mut self, update: &TargetUpdate) {
+    /// Applies targets that a cycle changed.
+    pub(crate) fn apply_targets(&mut self, update: &TargetUpdate) {
         for (key, target) in &update.targets {
             let share = self.jobs.live(key).map(|job| &job.allocation.share);
             if share.is_none_or(|share| *share == target.share) {
@@ -398,7 +385,7 @@ impl State {
 
 /// Runs one scheduling cycle and returns its events. The caller stages a record for each job whose share changed. `round`: targets are
 /// decided; else only free places are granted.
-pub fn step(state: &mut State, round: bool) -> Vec<Event> {
+pub fn step(state: &mut State, round: bool) -> Vec<QueueEvent> {
     let mut events = Vec::new();
     let now = state.at;
     let mut pending = None;
@@ -431,50 +418,49 @@ pub fn step(state: &mut State, round: bool) -> Vec<Event> {
         update.memory = decided.update.memory;
     }
     if update != TargetUpdate::default() {
-        let event = Event::Allocated(Box::new(update));
-        let applied = state.apply_queues(&event);
-        debug_assert_eq!(applied, Ok(()), "decided event must apply");
+        let event = QueueEvent::Allocated(Box::new(update));
+        state.apply_queue_event(&event);
         events.push(event);
     }
     state.queues.trigger.grants = false;
     let changes = grant::decide(state, &seen, now);
     let reasons = report::wait_reasons(state, pending.as_ref(), &changes);
     if !reasons.is_empty() {
-        events.push(Event::WaitsReported { jobs: reasons });
+        events.push(QueueEvent::WaitsReported { jobs: reasons });
     }
     if !changes.is_empty() {
-        events.push(Event::Shared { changes });
+        events.push(QueueEvent::Shared { changes });
     }
     let dequeued = coordinator::decide(state, now);
     if let Some(event) = &dequeued {
-        let applied = state.apply_queues(event);
-        debug_assert_eq!(applied, Ok(()), "decided event must apply");
+        state.apply_queue_event(event);
     }
     state.dequeue_decided(dequeued.is_some(), now);
     events.extend(dequeued);
     let queues = report::changed(state, pending.as_ref());
-    state.queues.learning.mark_reported();
+    state.queues.mark_reported();
     if !queues.is_empty() {
-        events.push(Event::Reported { queues });
+        events.push(QueueEvent::Reported { queues });
     }
     events
 }
 
 /// Returns the facts that a record of the queues leads to, by job.
-pub fn follow_ups(events: &[Event]) -> impl Iterator<Item = (&JobKey, Fact)> {
+pub fn follow_ups(events: &[QueueEvent]) -> impl Iterator<Item = (&JobKey, JobFact)> {
     let changes =
-        events.iter().filter_map(|event| if let Event::Shared { changes } = event { Some(changes) } else { None });
+        events.iter().filter_map(|event| if let QueueEvent::Shared { changes } = event { Some(changes) } else { None });
     let reports =
-        events.iter().filter_map(|event| if let Event::Reported { queues } = event { Some(queues) } else { None });
+        events.iter().filter_map(|event| if let QueueEvent::Reported { queues } = event { Some(queues) } else { None });
     let dequeued =
-        events.iter().filter_map(|event| if let Event::Dequeued { job, .. } = event { Some(job) } else { None });
-    let reasons =
-        events.iter().filter_map(|event| if let Event::WaitsReported { jobs } = event { Some(jobs) } else { None });
-    let reasons = reasons.flatten().map(|(key, why)| (key, Fact::WaitReported(why.clone())));
-    let changes = changes.flatten().map(|(key, change)| (key, Fact::ShareChanged(Box::new(change.clone()))));
-    let dequeued = dequeued.map(|job| (job, Fact::Dequeued));
+        events.iter().filter_map(|event| if let QueueEvent::Dequeued { job, .. } = event { Some(job) } else { None });
+    let reasons = events
+        .iter()
+        .filter_map(|event| if let QueueEvent::WaitsReported { jobs } = event { Some(jobs) } else { None });
+    let reasons = reasons.flatten().map(|(key, why)| (key, JobFact::WaitReported(why.clone())));
+    let changes = changes.flatten().map(|(key, change)| (key, JobFact::ShareChanged(Box::new(change.clone()))));
+    let dequeued = dequeued.map(|job| (job, JobFact::Dequeued));
     dequeued
         .chain(reasons)
         .chain(changes)
-        .chain(reports.flatten().map(|(key, report)| (key, Fact::QueueReported(Box::new(report.clone())))))
+        .chain(reports.flatten().map(|(key, report)| (key, JobFact::QueueReported(Box::new(report.clone())))))
 }

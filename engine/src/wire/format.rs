@@ -6,119 +6,148 @@
 use model::fact::{Adopted, EndRequest};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Awaits, Budget, Cause, CauseKind, ClockStart, Decision, Demand, Dependency, Edits, Event, Fact, GroupSpec, JobKey,
-    JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueSpec, Reached, Running,
-    ShareChange, ShareLoss, ShareTarget, Usage,
+    Awaits, Budget, Cause, CauseKind, ClockStart, ClusterFact, Decision, Demand, Dependency, Edits, GroupSpec,
+    JobEvent, JobFact, JobKey, JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact,
+    QueueEvent, QueueFact, QueueSpec, Reached, Running, ShareChange, ShareLoss, ShareTarget, SpecFact, Usage,
 };
 
 use super::v1::names_of;
+use crate::record::Body;
 
-/// Returns the oldest format that can hold a record of these facts and events.
-pub(super) fn of_record(facts: &[Fact], events: &[Event]) -> u16 {
-    facts.iter().map(of_fact).chain(events.iter().map(of_event)).max().unwrap_or(1)
+/// Returns the oldest format that can hold a record.
+pub(super) fn of_record(body: &Body) -> u16 {
+    let newest = match body {
+        Body::Cluster { facts } => facts.iter().map(of_cluster_fact).max(),
+        Body::Queues { facts, events } => {
+            facts.iter().map(of_queue_fact).chain(events.iter().map(of_queue_event)).max()
+        }
+        Body::Job { facts, events, .. } => facts.iter().map(of_job_fact).chain(events.iter().map(of_job_event)).max(),
+    };
+    newest.unwrap_or(1)
 }
 
-/// Returns the oldest format that can hold a fact.
-pub(crate) fn of_fact(fact: &Fact) -> u16 {
+/// Returns the oldest format that can hold a fact about the cluster.
+pub(crate) fn of_cluster_fact(fact: &ClusterFact) -> u16 {
     match fact {
-        Fact::Spec(fact) => {
-            if fact.spec.as_ref().is_ok_and(spec7) {
-                return 7;
-            }
-            let noted = |notes: &Noted| notes.restarts.is_some() || notes.storage_node.is_some();
-            if fact.notes.as_deref().is_some_and(noted) || fact.spec.as_ref().is_ok_and(spec6) {
-                return 6;
-            }
-            if fact.spec.as_ref().is_ok_and(spec5) {
-                return 5;
-            }
-            let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
-            if fact.fatal || fact.notes.is_some() || fact.spec.as_ref().is_ok_and(spec4) {
-                return 4;
-            }
-            format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
-        }
-        Fact::Relisted { kind: Kind::Namespace, .. }
-        | Fact::Namespace(_)
-        | Fact::NamespaceGone { .. }
-        | Fact::WaitReported(_) => 7,
-        Fact::ForeignUse { requests, .. } if !requests.is_empty() => 7,
-        Fact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
-        Fact::Pod(fact) if pod7(fact) => 7,
-        Fact::Pod(fact) if fact.size.is_some() => 6,
-        Fact::Pod(fact) if fact.protected.is_some() => 4,
-        Fact::Pod(fact) => format(pod(fact), false),
-        Fact::Measured { .. }
-        | Fact::NodeFound { .. }
-        | Fact::Answered { object: ObjectRef::Log | ObjectRef::StorageNode, .. } => 6,
-        Fact::Answered { object, .. } if *object == ObjectRef::Notes => 4,
-        Fact::Answered { object, .. } => {
-            format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
-        }
-        Fact::Adopted(adopted) if adoption7(&adopted.mirror) => 7,
-        Fact::ShareChanged(change) if change.why.as_ref().is_some_and(loss7) => 7,
-        Fact::Adopted(adopted) if adopted.mirror.scaling.is_some() => 6,
-        Fact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
-        Fact::Adopted(adopted) if adoption4(adopted) => 4,
-        Fact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
-        Fact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
-        Fact::Owned(_) | Fact::OwnedGone { .. } => 3,
-        Fact::Job(fact) if fact.end_requests.contains_key(&EndRequest::Stopped) => 7,
-        Fact::Job(fact) if fact.progress.is_some() => 5,
-        Fact::Job(fact) if fact.reported_end.is_some() => 4,
-        Fact::Job(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
-        Fact::QueueReported(report) if !report.speed_samples.is_empty() => 5,
-        Fact::Configured(config) if config5(config) => 5,
-        Fact::Relisted { kind: Kind::Quota, .. } | Fact::Quota(_) | Fact::QuotaGone { .. } | Fact::Dequeued => 5,
-        Fact::Configured(config) if config4(config) => 4,
-        Fact::Node(node) if !node.taints.is_empty() || !node.allocatable.is_empty() => 7,
-        Fact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
-        Fact::Relisted { kind: Kind::Foreign | Kind::Class, .. }
-        | Fact::Class(_)
-        | Fact::ClassGone { .. }
-        | Fact::SchedulingCycle { .. }
-        | Fact::ShareChanged(_)
-        | Fact::QueueReported(_)
-        | Fact::ForeignUse { .. } => 4,
-        Fact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
-        Fact::TermBegan { .. }
-        | Fact::Configured(_)
-        | Fact::JobGone
-        | Fact::PodGone { .. }
-        | Fact::Service(_)
-        | Fact::ServiceGone { .. }
-        | Fact::Node(_)
-        | Fact::NodeGone { .. }
-        | Fact::NodeChanged { .. }
-        | Fact::Published { .. }
-        | Fact::Due => 1,
+        ClusterFact::Relisted { kind: Kind::Namespace, .. }
+        | ClusterFact::Namespace(_)
+        | ClusterFact::NamespaceGone { .. } => 7,
+        ClusterFact::ForeignUse { requests, .. } if !requests.is_empty() => 7,
+        ClusterFact::Node(node) if !node.taints.is_empty() || !node.allocatable.is_empty() => 7,
+        ClusterFact::Quota(quota) if !quota.scopes.requirements.is_empty() => 6,
+        ClusterFact::Configured(config) if config5(config) => 5,
+        ClusterFact::Relisted { kind: Kind::Quota, .. } | ClusterFact::Quota(_) | ClusterFact::QuotaGone { .. } => 5,
+        ClusterFact::Configured(config) if config4(config) => 4,
+        ClusterFact::Node(node) if !node.gpus.is_empty() || node.closed || !node.labels.is_empty() => 4,
+        ClusterFact::Relisted { kind: Kind::Foreign | Kind::Class, .. }
+        | ClusterFact::Class(_)
+        | ClusterFact::ClassGone { .. }
+        | ClusterFact::ForeignUse { .. } => 4,
+        ClusterFact::Relisted { kind, .. } => format(false, *kind == Kind::Owned),
+        ClusterFact::TermBegan { .. }
+        | ClusterFact::Configured(_)
+        | ClusterFact::Node(_)
+        | ClusterFact::NodeGone { .. } => 1,
     }
 }
 
-/// Returns the oldest format that can hold an event.
-pub(crate) fn of_event(event: &Event) -> u16 {
+/// Returns the oldest format that can hold a fact about the queues.
+pub(crate) const fn of_queue_fact(fact: &QueueFact) -> u16 {
+    match fact {
+        QueueFact::SchedulingCycle { .. } => 4,
+    }
+}
+
+/// Returns the oldest format that can hold a fact about a job.
+pub(crate) fn of_job_fact(fact: &JobFact) -> u16 {
+    match fact {
+        JobFact::Spec(fact) => of_spec(fact),
+        JobFact::WaitReported(_) => 7,
+        JobFact::Pod(fact) if pod7(fact) => 7,
+        JobFact::Pod(fact) if fact.size.is_some() => 6,
+        JobFact::Pod(fact) if fact.protected.is_some() => 4,
+        JobFact::Pod(fact) => format(pod(fact), false),
+        JobFact::Measured { .. }
+        | JobFact::NodeFound { .. }
+        | JobFact::Answered { object: ObjectRef::Log | ObjectRef::StorageNode, .. } => 6,
+        JobFact::Answered { object, .. } if *object == ObjectRef::Notes => 4,
+        JobFact::Answered { object, .. } => {
+            format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
+        }
+        JobFact::Adopted(adopted) if adoption7(&adopted.mirror) => 7,
+        JobFact::ShareChanged(change) if change.why.as_ref().is_some_and(loss7) => 7,
+        JobFact::Adopted(adopted) if adopted.mirror.scaling.is_some() => 6,
+        JobFact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
+        JobFact::Adopted(adopted) if adoption4(adopted) => 4,
+        JobFact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
+        JobFact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
+        JobFact::Owned(_) | JobFact::OwnedGone { .. } => 3,
+        JobFact::Object(fact) if fact.end_requests.contains_key(&EndRequest::Stopped) => 7,
+        JobFact::Object(fact) if fact.progress.is_some() => 5,
+        JobFact::Object(fact) if fact.reported_end.is_some() => 4,
+        JobFact::Object(fact) => format(false, !fact.finalizers.is_empty() || fact.finalized),
+        JobFact::QueueReported(report) if !report.speed_samples.is_empty() => 5,
+        JobFact::Dequeued => 5,
+        JobFact::ShareChanged(_) | JobFact::QueueReported(_) => 4,
+        JobFact::Gone
+        | JobFact::PodGone { .. }
+        | JobFact::Service(_)
+        | JobFact::ServiceGone { .. }
+        | JobFact::NodeChanged { .. }
+        | JobFact::Published { .. }
+        | JobFact::Due => 1,
+    }
+}
+
+fn of_spec(fact: &SpecFact) -> u16 {
+    if fact.spec.as_ref().is_ok_and(spec7) {
+        return 7;
+    }
+    let noted = |notes: &Noted| notes.restarts.is_some() || notes.storage_node.is_some();
+    if fact.notes.as_deref().is_some_and(noted) || fact.spec.as_ref().is_ok_and(spec6) {
+        return 6;
+    }
+    if fact.spec.as_ref().is_ok_and(spec5) {
+        return 5;
+    }
+    let made_of = !fact.missing.is_empty() || !fact.needs.is_empty();
+    if fact.fatal || fact.notes.is_some() || fact.spec.as_ref().is_ok_and(spec4) {
+        return 4;
+    }
+    format(fact.spec.as_ref().is_ok_and(spec), made_of || fact.spec.as_ref().is_ok_and(spec3))
+}
+
+/// Returns the oldest format that can hold an event of the queues.
+pub(crate) fn of_queue_event(event: &QueueEvent) -> u16 {
     match event {
-        Event::WaitsReported { .. } => 7,
-        Event::Allocated(allocation) if targets7(&allocation.targets) => 7,
-        Event::Shared { changes } if changes7(changes) => 7,
-        Event::Decided(of) if of.cause().kind == CauseKind::EndRequested(EndRequest::Stopped) => 7,
-        Event::Autoscaled(_) | Event::NodeDropped => 6,
-        Event::Reported { queues } if queues.iter().any(|(_, report)| !report.speed_samples.is_empty()) => 5,
-        Event::UsersCounted(_) | Event::Dequeued { .. } => 5,
-        Event::Allocated(_) | Event::Shared { .. } | Event::Reported { .. } => 4,
-        Event::Decided(of) if cause4(of) => 4,
-        Event::OwnedPlanned { .. } | Event::OwnedDropped { .. } | Event::Achieved { .. } => 3,
-        Event::Replaced { .. } | Event::Lost { .. } => 2,
-        Event::Decided(of) => format(decision(of), false),
-        Event::Ended { phase } | Event::PhaseChanged { to: phase, .. } => of_phase(*phase),
-        Event::Fenced
-        | Event::PodsPlanned { .. }
-        | Event::ServicesPlanned { .. }
-        | Event::PodsDropped { .. }
-        | Event::ServicesDropped { .. }
-        | Event::RestartCleared
-        | Event::Stalled { .. }
-        | Event::MessageChanged { .. } => 1,
+        QueueEvent::WaitsReported { .. } => 7,
+        QueueEvent::Allocated(allocation) if targets7(&allocation.targets) => 7,
+        QueueEvent::Shared { changes } if changes7(changes) => 7,
+        QueueEvent::Reported { queues } if queues.iter().any(|(_, report)| !report.speed_samples.is_empty()) => 5,
+        QueueEvent::Dequeued { .. } => 5,
+        QueueEvent::Allocated(_) | QueueEvent::Shared { .. } | QueueEvent::Reported { .. } => 4,
+    }
+}
+
+/// Returns the oldest format that can hold an event of a job.
+pub(crate) fn of_job_event(event: &JobEvent) -> u16 {
+    match event {
+        JobEvent::Decided(of) if of.cause().kind == CauseKind::EndRequested(EndRequest::Stopped) => 7,
+        JobEvent::Autoscaled(_) | JobEvent::NodeDropped => 6,
+        JobEvent::UsersCounted(_) => 5,
+        JobEvent::Decided(of) if cause4(of) => 4,
+        JobEvent::OwnedPlanned { .. } | JobEvent::OwnedDropped { .. } | JobEvent::Achieved { .. } => 3,
+        JobEvent::Replaced { .. } | JobEvent::Lost { .. } => 2,
+        JobEvent::Decided(of) => format(decision(of), false),
+        JobEvent::Ended { phase } | JobEvent::PhaseChanged { to: phase, .. } => of_phase(*phase),
+        JobEvent::Fenced
+        | JobEvent::PodsPlanned { .. }
+        | JobEvent::ServicesPlanned { .. }
+        | JobEvent::PodsDropped { .. }
+        | JobEvent::ServicesDropped { .. }
+        | JobEvent::RestartCleared
+        | JobEvent::Stalled { .. }
+        | JobEvent::MessageChanged { .. } => 1,
     }
 }
 

@@ -8,11 +8,13 @@ pub(crate) mod values5;
 pub(crate) mod values6;
 pub(crate) mod values7;
 
-use model::JobKey;
+use model::{JobKey, Timestamp};
 
+use self::values::Contents;
 use super::*;
 
-/// Texts of [`values`], written by the build whose types were still their own JSON form. They never change under this version.
+/// Texts of [`values`], a record of each scope in a line. The build whose types were still their own JSON form wrote them.
+/// They never change under this version.
 const RECORD: &str = include_str!("tests/record.json");
 const CHECKPOINT: &str = include_str!("tests/checkpoint.json");
 /// The same for what format 2 adds.
@@ -34,22 +36,31 @@ const CHECKPOINT_6: &str = include_str!("tests/checkpoint6.json");
 const RECORD_7: &str = include_str!("tests/record7.json");
 const CHECKPOINT_7: &str = include_str!("tests/checkpoint7.json");
 
+/// Returns the record of the job among the records of a format: the first line.
+fn of_job(records: &str) -> &str {
+    records.lines().next().unwrap()
+}
+
 #[test]
 fn every_fact_and_event_is_written_as_ever_and_read_back() {
     let later = [
-        (values2::record(), RECORD_2),
-        (values3::record(), RECORD_3),
-        (values4::record(), RECORD_4),
-        (values5::record(), RECORD_5),
-        (values6::record(), RECORD_6),
-        (values7::record(), RECORD_7),
+        (values2::contents(), RECORD_2),
+        (values3::contents(), RECORD_3),
+        (values4::contents(), RECORD_4),
+        (values5::contents(), RECORD_5),
+        (values6::contents(), RECORD_6),
+        (values7::contents(), RECORD_7),
     ];
-    for (record, text) in [(values::record(), RECORD)].into_iter().chain(later) {
-        assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), text);
-        assert_eq!(Record::decode(record.position, record.term, text.as_bytes()).unwrap(), record);
+    for (contents, texts) in [(values::contents(), RECORD)].into_iter().chain(later) {
+        let records = contents.records();
+        assert_eq!(records.len(), texts.lines().count());
+        for (record, text) in records.iter().zip(texts.lines()) {
+            assert_eq!(String::from_utf8(record.encode().unwrap()).unwrap(), text);
+            assert_eq!(Record::decode(record.position, record.term, text.as_bytes()).unwrap(), *record);
+        }
     }
-    let record = values::record();
-    assert_eq!(RECORD.parse::<Value>().unwrap()["events"][0], event_value(&record.events[0]));
+    let record = &values::contents().records()[0];
+    assert_eq!(of_job(RECORD).parse::<Value>().unwrap()["events"][0], event_value(&record.events()[0]));
 }
 
 #[test]
@@ -73,52 +84,34 @@ fn every_member_of_a_state_is_written_as_ever_and_read_back() {
 
 #[test]
 fn a_record_has_the_oldest_format_that_can_hold_it() {
-    let version = |facts: Vec<Fact>, events: Vec<Event>| {
-        let record = Record { facts, events, ..values::record() };
+    let version = |record: &Record| {
         let body = record.encode().unwrap();
         String::from_utf8(body).unwrap().parse::<Value>().unwrap().get("v").map_or(1, |v| v.as_u64().unwrap())
     };
-    let old = values::record();
-    assert_eq!(version(old.facts.clone(), old.events.clone()), 1);
-    for fact in values2::facts() {
-        assert_eq!(version(vec![fact.clone()], vec![]), 2, "{fact:?}");
-    }
-    for event in values2::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 2, "{event:?}");
-    }
-    for fact in values3::facts().into_iter().chain([values3::cluster_fact()]) {
-        assert_eq!(version(vec![fact.clone()], vec![]), 3, "{fact:?}");
-    }
-    for event in values3::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 3, "{event:?}");
-    }
-    for fact in values4::facts().into_iter().chain(values4::cluster_facts()) {
-        assert_eq!(version(vec![fact.clone()], vec![]), 4, "{fact:?}");
-    }
-    for event in values4::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 4, "{event:?}");
-    }
-    for fact in values5::facts().into_iter().chain(values5::cluster_facts()) {
-        assert_eq!(version(vec![fact.clone()], vec![]), 5, "{fact:?}");
-    }
-    for event in values5::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 5, "{event:?}");
-    }
-    for fact in values6::facts() {
-        assert_eq!(version(vec![fact.clone()], vec![]), 6, "{fact:?}");
-    }
-    for event in values6::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 6, "{event:?}");
-    }
-    for fact in values7::facts().into_iter().chain(values7::cluster_facts()) {
-        assert_eq!(version(vec![fact.clone()], vec![]), 7, "{fact:?}");
-    }
-    for event in values7::events() {
-        assert_eq!(version(old.facts.clone(), vec![event.clone()]), 7, "{event:?}");
+    let old = || values::contents().facts;
+    assert!(values::contents().records().iter().all(|record| version(record) == 1));
+    for (format, contents) in [
+        (2, values2::contents()),
+        (3, values3::contents()),
+        (4, values4::contents()),
+        (5, values5::contents()),
+        (6, values6::contents()),
+        (7, values7::contents()),
+    ] {
+        let Contents { facts, events, cluster, queues } = contents;
+        let job = |facts, events| Body::Job { key: values::key(), facts, events };
+        let bodies = facts.into_iter().map(|fact| job(vec![fact], vec![]));
+        let bodies = bodies.chain(events.into_iter().map(|event| job(old(), vec![event])));
+        let bodies = bodies.chain(cluster.into_iter().map(|fact| Body::Cluster { facts: vec![fact] }));
+        let bodies = bodies.chain(queues.0.into_iter().map(|fact| Body::Queues { facts: vec![fact], events: vec![] }));
+        let events = queues.1.into_iter().map(|event| Body::Queues { facts: vec![], events: vec![event] });
+        for record in bodies.chain(events).map(values::record) {
+            assert_eq!(version(&record), format, "{:?}", record.body);
+        }
     }
     // A state remembers what it was folded from.
     let mut state = State::default();
-    state.take_in(&Scope::Job(values::key()), &values2::facts()[0]);
+    state.apply_job_fact(&values::key(), &values2::facts()[0]);
     assert!(String::from_utf8(state.to_checkpoint().unwrap()).unwrap().starts_with("{\"v\":2,"));
     state = State::from_checkpoint(&state.to_checkpoint().unwrap()).unwrap();
     assert!(String::from_utf8(state.to_checkpoint().unwrap()).unwrap().starts_with("{\"v\":2,"));
@@ -128,8 +121,8 @@ fn a_record_has_the_oldest_format_that_can_hold_it() {
 fn a_mirror_survives_its_object() {
     let later = values2::facts().into_iter().chain(values3::facts()).chain(values4::facts());
     let later = later.chain(values5::facts()).chain(values6::facts());
-    for fact in values::record().facts.into_iter().chain(later) {
-        let Fact::Adopted(adopted) = fact else { continue };
+    for fact in values::contents().facts.into_iter().chain(later) {
+        let JobFact::Adopted(adopted) = fact else { continue };
         assert_eq!(mirror_from_value(&mirror_value(&adopted.mirror)), Some(adopted.mirror));
     }
     for odd in [Value::Null, serde_json::json!({"term": 1, "position": 2, "phase": "Unheard"})] {
@@ -145,7 +138,7 @@ type Read<'a> = &'a dyn Fn(&[u8]) -> Result<(), WireError>;
 fn every_word_that_is_replaced_is_named() {
     let record = |body: &[u8]| Record::decode(Position(7), Term(3), body).map(drop);
     let checkpoint = |body: &[u8]| State::from_checkpoint(body).map(drop);
-    let reads: [(&str, Read<'_>); 2] = [(RECORD, &record), (CHECKPOINT, &checkpoint)];
+    let reads: [(&str, Read<'_>); 2] = [(of_job(RECORD), &record), (CHECKPOINT, &checkpoint)];
     let words =
         ["NodeFailed", "Terminated", "OnNodeFail", "Rank0", "Marked", "restart", "PodUid", "Refused", "Replica"];
     for (text, read) in reads {
@@ -164,17 +157,19 @@ fn record() -> Record {
     Record {
         position: Position(7),
         term: Term(3),
-        scope: Scope::Job(JobKey {
-            namespace: "default".into(),
-            name: "j".into(),
-            kind: "AITrainingJob".into(),
-            uid: "u1".into(),
-        }),
         at: Timestamp(1000),
         behaviour: 1,
-        facts: vec![Fact::Due, Fact::PodGone { uid: "p1".into(), rv: None }],
         causes: vec![Position(6)],
-        events: vec![Event::RestartCleared],
+        body: Body::Job {
+            key: JobKey {
+                namespace: "default".into(),
+                name: "j".into(),
+                kind: "AITrainingJob".into(),
+                uid: "u1".into(),
+            },
+            facts: vec![JobFact::Due, JobFact::PodGone { uid: "p1".into(), rv: None }],
+            events: vec![JobEvent::RestartCleared],
+        },
     }
 }
 
@@ -191,11 +186,11 @@ fn a_record_survives_its_body() {
 
 #[test]
 fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_by_name() {
-    let added = br#"{"at":5,"colour":"blue","facts":["Due"]}"#;
-    assert_eq!(Record::decode(Position(1), Term(1), added).unwrap().facts, vec![Fact::Due]);
     let word = |word: &str| Newer::Word(word.to_owned());
     let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
     let in_job = |members: &str| format!(r#"{{"at":5,{job},{members}}}"#);
+    let added = in_job(r#""colour":"blue","facts":["Due"]"#);
+    assert_eq!(Record::decode(Position(1), Term(1), added.as_bytes()).unwrap().job_facts(), [JobFact::Due]);
     for (newer, want) in [
         (r#"{"v":8,"at":5}"#.to_owned(), Newer::Format(8)),
         (r#"{"v":8,"what":[{"Unheard":1}]}"#.to_owned(), Newer::Format(8)),
@@ -217,6 +212,28 @@ fn members_added_later_are_passed_over_and_what_a_newer_build_wrote_is_refused_b
     for bad in [&b""[..], b"{", b"{}", br#"{"at":-1}"#, br#"{"at":5,"facts":[{"Due":1}]}"#] {
         let error = Record::decode(Position(1), Term(1), bad).unwrap_err();
         assert!(matches!(error, WireError::Malformed(_)), "{error}");
+    }
+}
+
+#[test]
+fn a_fact_or_an_event_of_another_scope_is_refused_by_name() {
+    let job = r#""job":{"namespace":"default","name":"j","kind":"AITrainingJob","uid":"u1"}"#;
+    for (members, want) in [
+        (format!(r#"{job},"facts":[{{"NodeGone":{{"name":"n"}}}}]"#), "fact NodeGone does not belong in a job record"),
+        (
+            format!(r#"{job},"facts":["Due",{{"QueuesAsked":{{}}}}]"#),
+            "fact QueuesAsked does not belong in a job record",
+        ),
+        (r#""facts":["JobGone"]"#.to_owned(), "fact JobGone does not belong in a cluster record"),
+        (r#""queues":true,"facts":["Due"]"#.to_owned(), "fact Due does not belong in a queues record"),
+        // The scope may stand behind the facts.
+        (format!(r#""facts":[{{"TermBegan":{{"term":1}}}}],{job}"#), "fact TermBegan does not belong in a job record"),
+        (r#""events":["Fenced"]"#.to_owned(), "event Fenced in a record of another subject"),
+        (r#""queues":true,"events":["Fenced"]"#.to_owned(), "event Fenced in a record of another subject"),
+        (format!(r#"{job},"events":[{{"Shared":{{"changes":[]}}}}]"#), "event Shared in a record of another subject"),
+    ] {
+        let error = Record::decode(Position(1), Term(1), format!(r#"{{"at":5,{members}}}"#).as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), want, "{members}");
     }
 }
 

@@ -16,6 +16,7 @@ mod namespaces;
 mod notes;
 mod progress;
 mod requirements;
+mod scoped;
 mod share;
 mod spec;
 
@@ -27,8 +28,9 @@ use model::{JobKey, Position, ResourceVersion, Stamp, Term, Text, Timestamp};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_with::{SerializeAs, serde_as};
 
-pub(super) use self::event::{Decision, Event, Mirror, Phase};
-pub(super) use self::fact::{Fact, PodPhase};
+pub(super) use self::event::{Decision, JobEvent, Mirror, Phase, QueueEvent};
+pub(super) use self::fact::PodPhase;
+use self::fact::{ClusterFact, JobFact, QueueFact};
 pub(super) use self::job::Job;
 use self::job::Node;
 pub(super) use self::namespaces::names_of;
@@ -57,7 +59,6 @@ macro_rules! forms {
 use forms;
 
 /// The body of a record, to be written.
-#[serde_as]
 #[derive(Serialize)]
 pub(super) struct RecordRef<'a> {
     #[serde(skip_serializing_if = "is_format_1")]
@@ -69,14 +70,50 @@ pub(super) struct RecordRef<'a> {
     pub(super) job: Option<&'a JobKey>,
     #[serde(skip_serializing_if = "is_default")]
     pub(super) queues: bool,
-    #[serde_as(as = "&[Fact]")]
-    #[serde(skip_serializing_if = "<[model::Fact]>::is_empty")]
-    pub(super) facts: &'a [model::Fact],
+    #[serde(skip_serializing_if = "FactsRef::is_empty")]
+    pub(super) facts: FactsRef<'a>,
     #[serde(skip_serializing_if = "<[Position]>::is_empty")]
     pub(super) causes: &'a [Position],
-    #[serde_as(as = "&[Event]")]
-    #[serde(skip_serializing_if = "<[model::Event]>::is_empty")]
-    pub(super) events: &'a [model::Event],
+    #[serde(skip_serializing_if = "EventsRef::is_empty")]
+    pub(super) events: EventsRef<'a>,
+}
+
+/// Facts of a record, to be written.
+#[serde_as]
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum FactsRef<'a> {
+    Cluster(#[serde_as(as = "&[ClusterFact]")] &'a [model::ClusterFact]),
+    Queues(#[serde_as(as = "&[QueueFact]")] &'a [model::QueueFact]),
+    Job(#[serde_as(as = "&[JobFact]")] &'a [model::JobFact]),
+}
+
+impl FactsRef<'_> {
+    const fn is_empty(&self) -> bool {
+        match self {
+            Self::Cluster(facts) => facts.is_empty(),
+            Self::Queues(facts) => facts.is_empty(),
+            Self::Job(facts) => facts.is_empty(),
+        }
+    }
+}
+
+/// Events of a record, to be written.
+#[serde_as]
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum EventsRef<'a> {
+    Queues(#[serde_as(as = "&[QueueEvent]")] &'a [model::QueueEvent]),
+    Job(#[serde_as(as = "&[JobEvent]")] &'a [model::JobEvent]),
+}
+
+impl EventsRef<'_> {
+    const fn is_empty(&self) -> bool {
+        match self {
+            Self::Queues(events) => events.is_empty(),
+            Self::Job(events) => events.is_empty(),
+        }
+    }
 }
 
 /// The body of a record, as read.
@@ -89,12 +126,12 @@ pub(super) struct Record {
     pub(super) job: Option<JobKey>,
     #[serde(default)]
     pub(super) queues: bool,
-    #[serde_as(as = "Vec<Fact>")]
+    #[serde_as(as = "Vec<scoped::Fact>")]
     #[serde(default)]
     pub(super) facts: Vec<model::Fact>,
     #[serde(default)]
     pub(super) causes: Vec<Position>,
-    #[serde_as(as = "Vec<Event>")]
+    #[serde_as(as = "Vec<scoped::Event>")]
     #[serde(default)]
     pub(super) events: Vec<model::Event>,
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use apis::Registry;
-use engine::{Job, Record, Scope, State};
+use engine::{Job, Record, State};
 use event_log::EventLog;
 use explain::failures::{FailedPod, Failure, Failures};
 use model::{CauseKind, JobKey, Phase, printable};
@@ -33,7 +33,7 @@ pub(crate) fn failures(log: &dyn EventLog) -> Result<BTreeMap<JobKey, Failures>,
     for frame in log.read(log.first())? {
         let frame = frame?;
         let record = Record::decode(frame.position, frame.term, &frame.body)?;
-        if let Scope::Job(key) = &record.scope {
+        if let Some(key) = record.job() {
             all.entry(key.clone()).or_default().take(&record);
         }
     }

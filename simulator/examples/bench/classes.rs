@@ -4,7 +4,7 @@
 //! its taint, or requires one of two classes by affinity. Both rounds have as many jobs, of the same sizes, on as many nodes.
 
 use engine::State;
-use model::{Event, JobKey};
+use model::{JobKey, QueueEvent};
 use serde_json::{Value, json};
 
 use crate::AnyError;
@@ -29,8 +29,8 @@ pub(crate) fn run() -> Result<(), AnyError> {
             for (state, classes) in states.iter().zip([1, CLASSES]) {
                 let all = running(state);
                 let ended: Vec<&JobKey> = all.iter().step_by(ending.max(1)).filter(|_| ending > 0).collect();
-                let (ms, events) = time(&after(state, &ended)?, true);
-                if ending > 0 && !events.iter().any(|event| matches!(event, Event::Shared { .. })) {
+                let (ms, events) = time(&after(state, &ended), true);
+                if ending > 0 && !events.iter().any(|event| matches!(event, QueueEvent::Shared { .. })) {
                     return Err(format!("{classes} classes, {what}, {news}: nothing was granted").into());
                 }
                 row(&format!("{classes} classes, {what}, {} running: {news}", all.len()), &format!("{ms:.2}"));

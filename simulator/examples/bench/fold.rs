@@ -42,19 +42,19 @@ pub(crate) fn run(path: &Path) -> Result<(), AnyError> {
         }
         let start = Instant::now();
         for record in &batch {
-            folded.fold(record)?;
+            folded.replay(record)?;
         }
         spent.fold += start.elapsed().as_secs_f64();
         let start = Instant::now();
         for record in &batch {
-            if decided.redecide(record)? != record.events {
+            if decided.redecide(record)? != record.events() {
                 return Err(format!("record {} decides otherwise", record.position).into());
             }
         }
         spent.decide += start.elapsed().as_secs_f64();
         records += batch.len();
-        facts += batch.iter().map(|record| record.facts.len()).sum::<usize>();
-        events += batch.iter().map(|record| record.events.len()).sum::<usize>();
+        facts += batch.iter().map(|record| record.fact_names().len()).sum::<usize>();
+        events += batch.iter().map(|record| record.event_names().len()).sum::<usize>();
         // A bare read has to let go of what it read, too.
         let start = Instant::now();
         drop(batch);

@@ -8,9 +8,9 @@ use std::time::Instant;
 use apis::ApiCall;
 use cluster::{Cluster, Mode, NodeSpec};
 use embedded::{EmbeddedCluster, Session};
-use engine::{Scope, State, queues};
+use engine::{State, queues};
 use event_log::MemoryLog;
-use model::{Config, Event, Fact, JobKey};
+use model::{Config, JobFact, JobKey, QueueEvent};
 use serde_json::{Value, json};
 
 use crate::AnyError;
@@ -39,13 +39,13 @@ pub(crate) fn run() -> Result<(), AnyError> {
             let many: Vec<&JobKey> = running.iter().step_by(ENDING).collect();
             let one: Vec<&JobKey> = running.iter().take(1).collect();
             let rows = [
-                ("no news", after(&state, &[])?, true),
-                ("5 % ended", after(&state, &many)?, true),
-                ("grants, one ended", after(&state, &one)?, false),
+                ("no news", after(&state, &[]), true),
+                ("5 % ended", after(&state, &many), true),
+                ("grants, one ended", after(&state, &one), false),
             ];
             for (news, state, is_round) in rows {
                 let (took, events) = time(&state, is_round);
-                let is_granting = events.iter().any(|event| matches!(event, Event::Shared { .. }));
+                let is_granting = events.iter().any(|event| matches!(event, QueueEvent::Shared { .. }));
                 if news == "5 % ended" && !is_granting {
                     return Err(format!("{}: nothing was granted", label(news)).into());
                 }
@@ -90,22 +90,22 @@ pub(crate) fn running(state: &State) -> Vec<JobKey> {
 }
 
 /// The state after some jobs and their pods are gone.
-pub(crate) fn after(state: &State, ended: &[&JobKey]) -> Result<State, AnyError> {
+pub(crate) fn after(state: &State, ended: &[&JobKey]) -> State {
     let mut state = state.clone();
     for key in ended {
         let pods: Vec<_> = state.job(key).map(|job| job.pods.keys().cloned().collect()).unwrap_or_default();
-        let gone = pods.into_iter().map(|uid| Fact::PodGone { uid, rv: None });
+        let gone = pods.into_iter().map(|uid| JobFact::PodGone { uid, rv: None });
         state.begin(next(&state), state.at.plus_ms(1));
-        for fact in std::iter::once(Fact::JobGone).chain(gone) {
-            state.observe(&Scope::Job((*key).clone()), &fact)?;
+        for fact in std::iter::once(JobFact::Gone).chain(gone) {
+            state.apply_job_fact(key, &fact);
         }
         engine::step(&mut state, key);
     }
-    Ok(state)
+    state
 }
 
 /// The median time of one decision in milliseconds, and its events.
-pub(crate) fn time(state: &State, is_round: bool) -> (f64, Vec<Event>) {
+pub(crate) fn time(state: &State, is_round: bool) -> (f64, Vec<QueueEvent>) {
     let mut times = Vec::new();
     let mut events = Vec::new();
     for _ in 0..TIMES {

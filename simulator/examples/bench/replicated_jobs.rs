@@ -66,9 +66,11 @@ impl ReplicatedJobs {
             let frame = frame?;
             let record = Record::decode(frame.position, frame.term, &frame.body)?;
             let body = long_uids(std::str::from_utf8(&frame.body)?);
-            match record.scope {
-                engine::Scope::Cluster | engine::Scope::Queues => replicated_jobs.cluster.push((frame.term, body)),
-                engine::Scope::Job(_) => replicated_jobs.job.push((frame.position, frame.term, body)),
+            match record.body {
+                engine::Body::Cluster { .. } | engine::Body::Queues { .. } => {
+                    replicated_jobs.cluster.push((frame.term, body));
+                }
+                engine::Body::Job { .. } => replicated_jobs.job.push((frame.position, frame.term, body)),
             }
         }
         for (term, body) in &replicated_jobs.cluster {
@@ -147,7 +149,7 @@ fn until(workload: &mut Workload, stage: JobStage) -> Result<(), AnyError> {
 
 fn fold(state: &mut State, term: Term, body: &str) -> Result<(), AnyError> {
     let position: Position = state.stamp.position.next();
-    Ok(state.fold(&Record::decode(position, term, body.as_bytes())?)?)
+    Ok(state.replay(&Record::decode(position, term, body.as_bytes())?)?)
 }
 
 /// The stamp of the next record.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use engine::{Job, Record, State};
-use model::{Fact, JobFact, OwnedFact, PodFact, SpecFact, Timestamp, Uid};
+use model::{JobFact, ObjectFact, OwnedFact, PodFact, SpecFact, Timestamp, Uid};
 use serde_json::{Value, json};
 
 use super::calls::{self, CallStep};
@@ -18,12 +18,12 @@ impl Recording {
     /// Takes in a record about the job.
     pub(super) fn job(&mut self, state: &State, record: &Record) -> Result<(), Unknown> {
         if self.first.is_none() {
-            let begins = record.facts.iter().find_map(|fact| match fact {
-                Fact::Spec(spec) => Some(spec),
+            let begins = record.job_facts().iter().find_map(|fact| match fact {
+                JobFact::Spec(spec) => Some(spec),
                 _ => None,
             });
             // What was adopted began before this log.
-            let adopted = record.facts.iter().any(|fact| matches!(fact, Fact::Adopted(_)));
+            let adopted = record.job_facts().iter().any(|fact| matches!(fact, JobFact::Adopted(_)));
             let known = state.job(&self.key).is_some_and(|job| job.spec.is_some());
             if let Some(spec) = begins.filter(|_| !adopted && !known) {
                 self.begin(record, spec)?;
@@ -34,43 +34,43 @@ impl Recording {
         let job = job.as_deref();
         // What the job owns goes with its object.
         let going = job.is_some_and(|job| job.deleting || job.gone || is_expired(job, record.at))
-            || record.facts.iter().any(|fact| match fact {
-                Fact::JobGone => true,
-                Fact::Job(fact) => fact.deleting,
+            || record.job_facts().iter().any(|fact| match fact {
+                JobFact::Gone => true,
+                JobFact::Object(fact) => fact.deleting,
                 _ => false,
             });
         let (mut actions, mut remarks) = (Vec::new(), Vec::new());
         // Pods as earlier facts of this record have them.
         let mut seen: BTreeMap<Uid, PodFact> = BTreeMap::new();
-        for fact in &record.facts {
+        for fact in record.job_facts() {
             match fact {
-                Fact::Spec(spec) => self.edited(spec, &mut actions, &mut remarks),
-                Fact::Job(fact) => self.marked(job, fact, &mut actions, &mut remarks),
-                Fact::JobGone => actions.extend(self.gone(job, record.at)),
-                Fact::Pod(fact) => {
+                JobFact::Spec(spec) => self.edited(spec, &mut actions, &mut remarks),
+                JobFact::Object(fact) => self.marked(job, fact, &mut actions, &mut remarks),
+                JobFact::Gone => actions.extend(self.gone(job, record.at)),
+                JobFact::Pod(fact) => {
                     let before = seen.get(&fact.uid);
                     self.pod(job, (before, fact), (record.at, going), &mut actions, &mut remarks);
                     seen.insert(fact.uid.clone(), (**fact).clone());
                 }
-                Fact::PodGone { uid, .. } => actions.extend(self.pod_gone(job, seen.get(uid), uid, going)),
-                Fact::ServiceGone { uid } => {
+                JobFact::PodGone { uid, .. } => actions.extend(self.pod_gone(job, seen.get(uid), uid, going)),
+                JobFact::ServiceGone { uid } => {
                     let service =
                         job.and_then(|job| job.services.get(uid)).filter(|service| service.deletion.is_none());
                     if let Some(service) = service.filter(|_| !going) {
                         actions.push(json!({"delete": {"kind": "Service", "name": self.name(&service.name)}}));
                     }
                 }
-                Fact::Owned(fact) => self.owned(job, fact, going, &mut actions, &mut remarks),
-                Fact::OwnedGone { uid } => actions.extend(self.owned_gone(job, uid).filter(|_| !going)),
-                Fact::Answered { object, outcome } => match calls::read(object, outcome, job, &self.key.kind) {
+                JobFact::Owned(fact) => self.owned(job, fact, going, &mut actions, &mut remarks),
+                JobFact::OwnedGone { uid } => actions.extend(self.owned_gone(job, uid).filter(|_| !going)),
+                JobFact::Answered { object, outcome } => match calls::read(object, outcome, job, &self.key.kind) {
                     CallStep::Usual => {}
                     CallStep::Fails(step) => self.fail(record, step),
                     CallStep::Inexpressible(remark) => remarks.push(remark),
                 },
-                Fact::Measured { .. } => {
+                JobFact::Measured { .. } => {
                     remarks.push("a line of a pod's log was read; the log does not hold it".to_owned());
                 }
-                Fact::Adopted(_) => self.log_was_lost(record),
+                JobFact::Adopted(_) => self.log_was_lost(record),
                 _ => {}
             }
         }
@@ -121,7 +121,7 @@ impl Recording {
         actions.push(json!({"patch": patch}));
     }
 
-    fn marked(&self, job: Option<&Job>, fact: &JobFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {
+    fn marked(&self, job: Option<&Job>, fact: &ObjectFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {
         let name = self.key.written();
         let had = job.map(|job| job.end_requests.clone()).unwrap_or_default();
         for (request, message) in fact.end_requests.iter().filter(|(request, text)| had.get(*request) != Some(*text)) {

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use apis::demand::QUEUE;
 use apis::objects::{MARKED_FOR, STATE, STOP};
 use apis::{JobApi, Registry, Resource};
-use engine::{Record, Scope};
+use engine::{Body, Record};
 use model::json::{merge_patch, merge_patch_of};
-use model::{Fact, JobKey, Position, SpecFact, Term, Text, Timestamp};
+use model::{JobFact, JobKey, Position, SpecFact, Term, Text, Timestamp};
 use serde_json::{Map, Value, json};
 
 /// Maximum number of differences that are named of a manifest that does not fit.
@@ -150,7 +150,7 @@ impl Manifests {
     pub(super) fn end_annotation(&self, request: model::fact::EndRequest) -> Option<&'static str> {
         ["Preempted", "Failed", "NodeFail", STOP].into_iter().find(|name| {
             let object = json!({"metadata": {"annotations": {*name: ""}}});
-            self.api.job_fact(&object).end_requests.contains_key(&request)
+            self.api.object_fact(&object).end_requests.contains_key(&request)
         })
     }
 
@@ -235,12 +235,10 @@ fn wire(key: &JobKey, fact: SpecFact) -> Value {
     let record = Record {
         position: Position(1),
         term: Term(1),
-        scope: Scope::Job(key.clone()),
         at: Timestamp(0),
         behaviour: 1,
-        facts: vec![Fact::Spec(Box::new(fact))],
         causes: Vec::new(),
-        events: Vec::new(),
+        body: Body::Job { key: key.clone(), facts: vec![JobFact::Spec(Box::new(fact))], events: Vec::new() },
     };
     let body = record.encode().ok().and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
     body.and_then(|body| body.pointer("/facts/0/Spec").cloned()).unwrap_or_default()

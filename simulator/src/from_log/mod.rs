@@ -20,8 +20,8 @@ use std::path::Path;
 use apis::Registry;
 use cluster::runtime::VirtualPods;
 use cluster::{Cluster, Mode};
-use engine::{Record, Scope};
-use model::{Fact, JobKey, Text};
+use engine::Record;
+use model::{JobFact, JobKey, Text};
 use serde_json::Value;
 
 pub use self::manifest::{Manifests, Unknown};
@@ -41,9 +41,9 @@ pub struct RecordedJobs {
 impl RecordedJobs {
     /// Takes a record in.
     pub fn take(&mut self, record: &Record, registry: &Registry) {
-        if let Scope::Job(key) = &record.scope
+        if let Some(key) = record.job()
             && registry.is_job(&key.kind)
-            && record.facts.iter().any(|fact| matches!(fact, Fact::Spec(_)))
+            && record.job_facts().iter().any(|fact| matches!(fact, JobFact::Spec(_)))
         {
             self.newest.insert((key.kind.clone(), key.namespace.clone(), key.name.clone()), key.clone());
         }

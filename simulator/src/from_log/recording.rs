@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use apis::JobApi;
-use engine::{Record, Scope, State};
-use model::{Config, Fact, JobKey, NodeFact, Position, SpecFact, Text, Timestamp};
+use engine::{Body, Record, State};
+use model::{ClusterFact, Config, JobFact, JobKey, NodeFact, Position, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
 
 use super::manifest::{Manifests, Unknown};
@@ -63,36 +63,36 @@ impl Recording {
     /// # Errors
     /// Returns an error if the job begins and its manifest is not known.
     pub fn take(&mut self, state: &State, record: &Record) -> Result<(), Unknown> {
-        match &record.scope {
-            Scope::Cluster => self.cluster(state, record),
-            Scope::Job(key) if *key == self.key => {
+        match &record.body {
+            Body::Cluster { facts } => self.cluster(state, record, facts),
+            Body::Job { key, .. } if *key == self.key => {
                 self.end = (record.position, record.at);
                 self.job(state, record)?;
             }
-            Scope::Job(key) => {
-                let changed = |fact: &Fact| matches!(fact, Fact::Spec(_) | Fact::JobGone);
+            Body::Job { key, facts, .. } => {
+                let changed = |fact: &JobFact| matches!(fact, JobFact::Spec(_) | JobFact::Gone);
                 let known = state.job(key).is_some_and(|job| job.spec.is_some());
                 if self.first.is_some()
                     && known
                     && self.manifests.has_other(&key.kind, &key.name)
-                    && record.facts.iter().any(changed)
+                    && facts.iter().any(changed)
                 {
                     self.remark(record, format!("{} {} was edited or deleted", key.kind, key.name));
                 }
-                let shares = record.facts.iter().any(|fact| matches!(fact, Fact::ShareChanged(_)));
+                let shares = facts.iter().any(|fact| matches!(fact, JobFact::ShareChanged(_)));
                 if self.first.is_some() && self.has_gpus && shares && !std::mem::replace(&mut self.shares_queues, true)
                 {
                     self.remark(record, "other jobs held GPUs as well; the scenario has this job alone".to_owned());
                 }
             }
-            Scope::Queues => {}
+            Body::Queues { .. } => {}
         }
         Ok(())
     }
 
     /// Looks at the state after a record.
     pub fn after(&mut self, state: &State, record: &Record) {
-        if !matches!(&record.scope, Scope::Job(key) if *key == self.key) {
+        if record.job() != Some(&self.key) {
             return;
         }
         let word = state.job(&self.key).map(|job| self.api.phase_word(job.phase)).unwrap_or_default();
@@ -164,40 +164,40 @@ impl Recording {
     }
 
     /// Takes in a record about the cluster.
-    fn cluster(&mut self, state: &State, record: &Record) {
+    fn cluster(&mut self, state: &State, record: &Record, facts: &[ClusterFact]) {
         let started = self.first.is_some();
-        for fact in &record.facts {
+        for fact in facts {
             match fact {
-                Fact::TermBegan { .. } if started => {
+                ClusterFact::TermBegan { .. } if started => {
                     self.push(record, vec![json!({"crash": {}})], Vec::new(), None);
                 }
-                Fact::Configured(config) if started && **config != self.config => {
+                ClusterFact::Configured(config) if started && **config != self.config => {
                     self.remark(record, "the operator's configuration changed".to_owned());
                 }
-                Fact::Configured(config) => self.config = (**config).clone(),
-                Fact::Node(fact) if started => {
+                ClusterFact::Configured(config) => self.config = (**config).clone(),
+                ClusterFact::Node(fact) if started => {
                     let before = state.nodes.get(&fact.name).map(|node| &node.fact);
                     self.push(record, nodes::change(before, fact), Vec::new(), Some(fact.name.clone()));
                 }
-                Fact::NodeGone { name } if started => {
+                ClusterFact::NodeGone { name } if started => {
                     let gone = json!({"node": {"name": &**name, "ready": "removed"}});
                     self.push(record, vec![gone], Vec::new(), Some(name.clone()));
                 }
-                Fact::Node(fact) => {
+                ClusterFact::Node(fact) => {
                     self.nodes_before.insert(fact.name.clone(), (**fact).clone());
                 }
-                Fact::NodeGone { name } => {
+                ClusterFact::NodeGone { name } => {
                     self.nodes_before.remove(name);
                 }
-                Fact::ForeignUse { .. } if started && self.has_gpus => {
+                ClusterFact::ForeignUse { .. } if started && self.has_gpus => {
                     self.remark(record, "pods of others held GPUs".to_owned());
                 }
-                Fact::Quota(_)
-                | Fact::QuotaGone { .. }
-                | Fact::Class(_)
-                | Fact::ClassGone { .. }
-                | Fact::Namespace(_)
-                | Fact::NamespaceGone { .. }
+                ClusterFact::Quota(_)
+                | ClusterFact::QuotaGone { .. }
+                | ClusterFact::Class(_)
+                | ClusterFact::ClassGone { .. }
+                | ClusterFact::Namespace(_)
+                | ClusterFact::NamespaceGone { .. }
                     if started =>
                 {
                     self.remark(record, format!("a {} was observed; it is not in the scenario", fact.name()));

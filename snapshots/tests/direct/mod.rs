@@ -1,10 +1,10 @@
 //! One fact offered to one job in a given phase, past the operator: what the engine makes of it.
 
-use engine::{Scope, State};
+use engine::{Body, Record, State, WireError};
 use model::fact::{Adopted, EndRequest};
 use model::{
-    Config, Fact, JobFact, JobKey, Kind, NodeFact, ObjectRef, Outcome, Phase, Position, ResourceVersion, ServiceFact,
-    SlotId, Stamp, Term, Uid,
+    ClusterFact, Config, Fact, JobFact, JobKey, Kind, NodeFact, ObjectFact, ObjectRef, Outcome, Phase, Position,
+    ResourceVersion, ServiceFact, SlotId, Stamp, Term, Uid,
 };
 
 use crate::per_api::Api;
@@ -31,8 +31,8 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
     let name = format!("j-{}-0", api.group);
     let stamp = Stamp { term: state.stamp.term, position: state.stamp.position };
     let pod = job.pods.values().next().map(|p| p.fact.clone());
-    Some(match kind {
-        "Job" => Fact::Job(Box::new(JobFact {
+    let of_job = match kind {
+        "Job" => JobFact::Object(Box::new(ObjectFact {
             rv,
             deleting: false,
             end_requests: [(EndRequest::Failed, "told so".into())].into(),
@@ -43,11 +43,11 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             reported_end: None,
             progress: None,
         })),
-        "Spec" => Fact::Spec(Box::new((**job.spec.as_ref()?).clone())),
-        "JobGone" => Fact::JobGone,
-        "Pod" => Fact::Pod(Box::new(model::PodFact { rv, ..pod.unwrap_or_else(|| stranger(slot, &name, rv)) })),
-        "PodGone" => Fact::PodGone { uid: pod.map_or_else(|| Uid::from("pod-x"), |p| p.uid), rv: None },
-        "Service" => Fact::Service(Box::new(ServiceFact {
+        "Spec" => JobFact::Spec(Box::new((**job.spec.as_ref()?).clone())),
+        "JobGone" => JobFact::Gone,
+        "Pod" => JobFact::Pod(Box::new(model::PodFact { rv, ..pod.unwrap_or_else(|| stranger(slot, &name, rv)) })),
+        "PodGone" => JobFact::PodGone { uid: pod.map_or_else(|| Uid::from("pod-x"), |p| p.uid), rv: None },
+        "Service" => JobFact::Service(Box::new(ServiceFact {
             uid: Uid::from("service-x"),
             slot: Some(slot),
             name: name.into(),
@@ -55,15 +55,15 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             deleting: false,
         })),
         "ServiceGone" => {
-            Fact::ServiceGone { uid: job.services.keys().next().cloned().unwrap_or_else(|| Uid::from("service-x")) }
+            JobFact::ServiceGone { uid: job.services.keys().next().cloned().unwrap_or_else(|| Uid::from("service-x")) }
         }
-        "Owned" => Fact::Owned(Box::new(owned(&job, rv))),
-        "OwnedGone" => Fact::OwnedGone { uid: owned(&job, rv).uid },
-        "NodeChanged" => Fact::NodeChanged { name: "n1".into() },
-        "Answered" => Fact::Answered { object: ObjectRef::Pod(slot), outcome: Outcome::Unknown { code: 500 } },
-        "Published" => Fact::Published { stamp, rv },
-        "Due" => Fact::Due,
-        "Adopted" => Fact::Adopted(Box::new(Adopted {
+        "Owned" => JobFact::Owned(Box::new(owned(&job, rv))),
+        "OwnedGone" => JobFact::OwnedGone { uid: owned(&job, rv).uid },
+        "NodeChanged" => JobFact::NodeChanged { name: "n1".into() },
+        "Answered" => JobFact::Answered { object: ObjectRef::Pod(slot), outcome: Outcome::Unknown { code: 500 } },
+        "Published" => JobFact::Published { stamp, rv },
+        "Due" => JobFact::Due,
+        "Adopted" => JobFact::Adopted(Box::new(Adopted {
             mirror: job.mirror(),
             restarts: std::collections::BTreeMap::new(),
             remarks: false,
@@ -73,9 +73,17 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             ended_at: job.ended_at,
             finals: job.finals.clone(),
         })),
-        "TermBegan" => Fact::TermBegan { term: Term(state.stamp.term.0 + 1) },
-        "Configured" => Fact::Configured(Box::<Config>::default()),
-        "Node" => Fact::Node(Box::new(NodeFact {
+        _ => return cluster_sample(kind, state, rv).map(Fact::Cluster),
+    };
+    Some(Fact::Job(of_job))
+}
+
+/// A fact about the cluster of a kind.
+fn cluster_sample(kind: &str, state: &State, rv: ResourceVersion) -> Option<ClusterFact> {
+    Some(match kind {
+        "TermBegan" => ClusterFact::TermBegan { term: Term(state.stamp.term.0 + 1) },
+        "Configured" => ClusterFact::Configured(Box::<Config>::default()),
+        "Node" => ClusterFact::Node(Box::new(NodeFact {
             name: "n1".into(),
             rv,
             ready: true,
@@ -86,8 +94,8 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             taints: Vec::new(),
             allocatable: std::collections::BTreeMap::new(),
         })),
-        "NodeGone" => Fact::NodeGone { name: "n1".into() },
-        "Relisted" => Fact::Relisted { kind: Kind::Pod, of: None, rv },
+        "NodeGone" => ClusterFact::NodeGone { name: "n1".into() },
+        "Relisted" => ClusterFact::Relisted { kind: Kind::Pod, of: None, rv },
         _ => return None,
     })
 }
@@ -122,27 +130,48 @@ fn stranger(slot: SlotId, name: &str, rv: ResourceVersion) -> model::PodFact {
     }
 }
 
+/// Returns the error of a record of the job, as it might stand on a disk, that has a fact about the cluster.
+fn misplaced(key: &JobKey, fact: ClusterFact) -> WireError {
+    let record = |body| Record {
+        position: Position(1),
+        term: Term(1),
+        at: model::Timestamp(0),
+        behaviour: engine::wire::BEHAVIOUR,
+        causes: Vec::new(),
+        body,
+    };
+    let text = |body| String::from_utf8(record(body).encode().unwrap()).unwrap();
+    let (before, after) = (r#","job":"#, r#","facts":"#);
+    let of_job = text(Body::Job { key: key.clone(), facts: Vec::new(), events: Vec::new() });
+    let (_, job) = of_job.split_once(before).expect("a record of a job names it");
+    let job = format!("{before}{}{after}", job.trim_end_matches('}').to_owned() + "}");
+    let written = text(Body::Cluster { facts: vec![fact] }).replacen(after, &job, 1);
+    Record::decode(Position(1), Term(1), written.as_bytes()).expect_err("a fact about the cluster is none about a job")
+}
+
 /// Returns the outcome of a fact of that kind for a job in that phase.
 pub(crate) fn tried(api: &Api, phase: Phase, kind: &str) -> String {
     let (mut state, key) = state_in(api, phase);
     let before = state.job(&key).map(|job| engine::wire::job_value(&job));
     state.begin(Stamp { term: state.stamp.term, position: Position(state.stamp.position.0 + 1) }, state.at);
-    let then: Vec<Fact> = ["Job", "Spec"].iter().filter_map(|kind| sample(api, kind, &state, &key)).collect();
-    if let Some(fact) = sample(api, kind, &state, &key)
-        && let Err(error) = state.observe(&Scope::Job(key.clone()), &fact)
-    {
-        return format!("refused: {error}");
+    let then = ["Job", "Spec"].map(|kind| sample(api, kind, &state, &key));
+    let then: Vec<JobFact> =
+        then.into_iter().filter_map(|fact| if let Some(Fact::Job(fact)) = fact { Some(fact) } else { None }).collect();
+    match sample(api, kind, &state, &key) {
+        Some(Fact::Job(fact)) => state.apply_job_fact(&key, &fact),
+        Some(Fact::Cluster(fact)) => return format!("refused: {}", misplaced(&key, fact)),
+        Some(Fact::Queue(_)) | None => {}
     }
     if kind == "Adopted" {
         // An adoption is followed by what the object says, in the same record.
         for fact in then {
-            state.observe(&Scope::Job(key.clone()), &fact).expect("facts of a job belong in its record");
+            state.apply_job_fact(&key, &fact);
         }
     }
     let events = engine::step(&mut state, &key);
     let Some(job) = state.job(&key) else { return "the job is forgotten".to_owned() };
     let after = engine::wire::job_value(&job);
-    let names: Vec<&str> = events.iter().map(model::Event::name).collect();
+    let names: Vec<&str> = events.iter().map(model::JobEvent::name).collect();
     match (events.is_empty(), job.phase == phase) {
         (true, _) if before.as_ref() == Some(&after) => "no effect".to_owned(),
         (true, _) => "noted, nothing decided".to_owned(),

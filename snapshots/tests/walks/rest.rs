@@ -1,7 +1,7 @@
 //! What holds after a walk, once the faults stopped: the operator is idle, shows what it knows, and its log leads there again.
 
-use engine::{Job, Scope, State};
-use model::{Fact, JobKey, NodeFact, Phase, ResourceVersion, Stamp, Term, Timestamp};
+use engine::{Job, State};
+use model::{ClusterFact, JobFact, JobKey, NodeFact, Phase, ResourceVersion, Stamp, Term, Timestamp};
 use simulator::simulation::Simulation;
 
 use super::{Walk, core};
@@ -23,13 +23,13 @@ fn rests(state: &State, key: &JobKey, job: &Job) -> Result<(), String> {
     for node in nodes {
         let (name, rv) = (node.name.clone(), ResourceVersion(node.rv.0 + 1));
         let worse = NodeFact { rv, ready: false, conditions: vec!["Xid".into()], ..node };
-        for fact in [Fact::Node(Box::new(worse)), Fact::NodeGone { name }] {
-            if state.take_in(&Scope::Cluster, &fact).contains_key(key) {
+        for fact in [ClusterFact::Node(Box::new(worse)), ClusterFact::NodeGone { name }] {
+            if state.apply_cluster_fact(&fact).contains_key(key) {
                 return Err(format!("finished, and touched by {fact:?}"));
             }
         }
     }
-    state.take_in(&Scope::Job(key.clone()), &Fact::Due);
+    state.apply_job_fact(key, &JobFact::Due);
     if state.jobs.is_finished(key) {
         return Err("finished, and does not wake".to_owned());
     }
@@ -108,10 +108,10 @@ pub(super) fn replay(simulation: &Simulation) -> Result<(), String> {
         if n == cut {
             folded = engine::State::from_checkpoint(text(&folded).as_bytes()).map_err(|e| e.to_string())?;
         }
-        folded.fold(record).map_err(|e| e.to_string())?;
+        folded.replay(record).map_err(|e| e.to_string())?;
         let events = decided.redecide(record).map_err(|e| e.to_string())?;
-        if events != record.events {
-            return Err(format!("record {} decides {events:?}, not {:?}", record.position, record.events));
+        if events != record.events() {
+            return Err(format!("record {} decides {events:?}, not {:?}", record.position, record.events()));
         }
     }
     for (name, state) in [("folded", &folded), ("decided again", &decided)] {

@@ -1,6 +1,6 @@
 //! Records -> Kubernetes Events.
 
-use model::{Cause, CauseKind, Decision, Event, Fact, Phase, Replacement, Timestamp};
+use model::{Cause, CauseKind, Decision, JobEvent, JobFact, Phase, Replacement, Timestamp};
 use serde_json::{Value, json};
 
 use super::status::{end, job};
@@ -9,18 +9,18 @@ use crate::api::{JobApi, JobStep};
 use crate::elasticjob::ElasticJob;
 use crate::testing;
 
-fn reported(facts: &[Fact], events: &[Event]) -> Vec<String> {
+fn reported(facts: &[JobFact], events: &[JobEvent]) -> Vec<String> {
     let (key, job) = job();
     let step = JobStep { key: &key, from: Phase::Running, job: &job, facts, events, predecessor: None };
-    let event = |event: crate::JobEvent| format!("{} {}: {}", event.warning, event.reason, event.message);
+    let event = |event: crate::ReportedEvent| format!("{} {}: {}", event.warning, event.reason, event.message);
     ElasticJob.events(&step).into_iter().map(event).collect()
 }
 
-fn pod(phase: &str, state: &Value) -> Fact {
+fn pod(phase: &str, state: &Value) -> JobFact {
     let mut object = testing::render(&ElasticJob, &base(), &testing::slot("worker", 1), 2, 0);
     object["metadata"]["uid"] = json!("p");
     object["status"] = json!({"phase": phase, "containerStatuses": [{"name": "elasticjob-worker", "state": state}]});
-    Fact::Pod(Box::new(crate::pod::fact(&ElasticJob, &object).unwrap()))
+    JobFact::Pod(Box::new(crate::pod::fact(&ElasticJob, &object).unwrap()))
 }
 
 #[test]
@@ -36,8 +36,8 @@ fn exit_codes_are_reported_once_a_pod_has_ended() {
 
 #[test]
 fn decisions_are_reported_in_the_originals_reasons() {
-    let decided = |decision: Decision| Event::Decided(Box::new(decision));
-    let replaced = Event::Replaced {
+    let decided = |decision: Decision| JobEvent::Decided(Box::new(decision));
+    let replaced = JobEvent::Replaced {
         group: "worker".into(),
         slots: vec![Replacement { index: 1, uid: "p".into(), kind: CauseKind::Exited, failures: 1, retry_at: None }],
     };
@@ -65,13 +65,13 @@ fn decisions_are_reported_in_the_originals_reasons() {
     ] {
         assert_eq!(reported(&[], &[event]), [want]);
     }
-    assert_eq!(reported(&[Fact::Due], &[Event::Fenced]), [""; 0]);
+    assert_eq!(reported(&[JobFact::Due], &[JobEvent::Fenced]), [""; 0]);
 }
 
 #[test]
 fn a_policy_of_the_template_that_does_not_count_is_reported() {
     let job = edited(&[("/spec/replicaSpecs/Worker/template/spec/restartPolicy", json!("Always"))]);
-    let found = reported(&[Fact::Spec(Box::new(ElasticJob.spec_fact(&job)))], &[]);
+    let found = reported(&[JobFact::Spec(Box::new(ElasticJob.spec_fact(&job)))], &[]);
     assert_eq!(found.len(), 1);
     assert!(
         found[0]

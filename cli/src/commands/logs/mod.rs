@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use apis::Registry;
 use clap::Args;
-use engine::{Scope, State};
+use engine::State;
 use explain::failures::Failures;
 use local_run::jobs::{self, PodRank};
 use local_run::output_files::{ContainerOutput, FollowedOutput, LogFile};
@@ -155,7 +155,7 @@ fn nothing(args: &LogsArgs, key: &JobKey) -> ExitCode {
 fn read(args: &LogsArgs) -> Result<(State, Vec<(JobKey, Failures)>), Failure> {
     let mut failures: Vec<(JobKey, Failures)> = Vec::new();
     let state = records::fold(&args.location.source(), &mut |_, record| {
-        if let Scope::Job(key) = &record.scope {
+        if let Some(key) = record.job() {
             if !failures.iter().any(|(known, _)| known == key) {
                 failures.push((key.clone(), Failures::default()));
             }

@@ -66,7 +66,7 @@ pub(super) fn run(args: &FromLogArgs) -> Result<ExitCode, Failure> {
     records::each(&source, &mut state, &mut |state, record| {
         let unknown = |error: Unknown| Failure::new(error.in_log(&args.log, &key));
         recording.take(state, &record).map_err(unknown)?;
-        state.fold(&record)?;
+        state.replay(&record)?;
         recording.after(state, &record);
         Ok(Flow::Go)
     })?;

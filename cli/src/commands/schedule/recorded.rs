@@ -33,8 +33,8 @@ pub(super) struct RecordedArgs {
 pub(super) fn read(path: &Path, chosen: Option<&str>) -> Result<Recorded, Failure> {
     let mut reader = Reader::default();
     records::each(&LogSource::from(path), &mut State::default(), &mut |state, record| {
-        state.fold(&record)?;
-        reader.take(state, &record.scope);
+        state.replay(&record)?;
+        reader.take(state, &record);
         Ok(Flow::Go)
     })?;
     Ok(reader.finish(&path.display().to_string(), chosen)?)

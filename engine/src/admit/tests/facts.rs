@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use model::fact::EndRequest;
+use model::fact::{Adopted, EndRequest};
 use model::{
     ClassFact, GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, NamespaceFact,
-    Outcome, OwnedRef, PhaseRules, PodPhase, Position, RestartPolicy, RestartScope, SlotId, SpecFact, Term, Timestamp,
+    NodeFact, ObjectFact, ObjectRef, Outcome, OwnedRef, Phase, PhaseRules, PodPhase, Position, RestartPolicy,
+    RestartScope, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
 };
 
 use super::super::*;
+use crate::handle::Handled;
 
 /// Type of the objects of a list.
 pub(super) const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
-pub(super) const ADMITTED: Admission = Admission::Admitted;
-pub(super) const STALE: Admission = Admission::STALE;
-pub(super) const UNCHANGED: Admission = Admission::UNCHANGED;
-pub(super) const UNKNOWN: Admission = Admission::UNKNOWN;
+pub(super) const ADMITTED: Handled<()> = Handled::Recorded(());
+pub(super) const STALE: Handled<()> = Handled::Dropped(DropReason::Stale);
+pub(super) const UNCHANGED: Handled<()> = Handled::Dropped(DropReason::Unchanged);
+pub(super) const UNKNOWN: Handled<()> = Handled::Dropped(DropReason::Unknown);
 
 /// The job and all it has are known at this version; so are the lists.
 pub(super) const KNOWN: u64 = 10;
@@ -44,23 +46,23 @@ pub(super) fn pod_fact(uid: &str, index: u32, rv: u64) -> PodFact {
     }
 }
 
-pub(super) fn pod(uid: &str, index: u32, rv: u64) -> Fact {
-    Fact::Pod(Box::new(pod_fact(uid, index, rv)))
+pub(super) fn pod(uid: &str, index: u32, rv: u64) -> JobFact {
+    JobFact::Pod(Box::new(pod_fact(uid, index, rv)))
 }
 
-pub(super) fn running(uid: &str, index: u32, rv: u64) -> Fact {
-    Fact::Pod(Box::new(PodFact { phase: PodPhase::Running, ..pod_fact(uid, index, rv) }))
+pub(super) fn running(uid: &str, index: u32, rv: u64) -> JobFact {
+    JobFact::Pod(Box::new(PodFact { phase: PodPhase::Running, ..pod_fact(uid, index, rv) }))
 }
 
-pub(super) fn service(uid: &str, rv: u64, deleting: bool) -> Fact {
+pub(super) fn service(uid: &str, rv: u64, deleting: bool) -> JobFact {
     let fact =
         ServiceFact { uid: uid.into(), slot: Some(slot(0)), name: "j-g-0".into(), rv: ResourceVersion(rv), deleting };
-    Fact::Service(Box::new(fact))
+    JobFact::Service(Box::new(fact))
 }
 
-pub(super) fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
+pub(super) fn node(rv: u64, ready: bool, conditions: &[&str]) -> ClusterFact {
     let conditions = conditions.iter().map(|condition| (*condition).into()).collect();
-    Fact::Node(Box::new(NodeFact {
+    ClusterFact::Node(Box::new(NodeFact {
         name: "n".into(),
         rv: ResourceVersion(rv),
         ready,
@@ -73,36 +75,36 @@ pub(super) fn node(rv: u64, ready: bool, conditions: &[&str]) -> Fact {
     }))
 }
 
-pub(super) fn class(rv: u64, value: i32) -> Fact {
-    Fact::Class(Box::new(ClassFact { name: "c".into(), rv: ResourceVersion(rv), value, is_default: false }))
+pub(super) fn class(rv: u64, value: i32) -> ClusterFact {
+    ClusterFact::Class(Box::new(ClassFact { name: "c".into(), rv: ResourceVersion(rv), value, is_default: false }))
 }
 
-pub(super) fn namespace(rv: u64, team: &str) -> Fact {
+pub(super) fn namespace(rv: u64, team: &str) -> ClusterFact {
     let labels = [("team".into(), team.into())].into();
-    Fact::Namespace(Box::new(NamespaceFact { name: "ns".into(), rv: ResourceVersion(rv), labels }))
+    ClusterFact::Namespace(Box::new(NamespaceFact { name: "ns".into(), rv: ResourceVersion(rv), labels }))
 }
 
 /// A state that knows that namespace.
 pub(super) fn with_namespace() -> State {
     let mut state = empty();
-    state.take_in(&Scope::Cluster, &namespace(KNOWN, "a"));
+    state.apply_cluster_fact(&namespace(KNOWN, "a"));
     state
 }
 
 /// A state that knows that class.
 pub(super) fn with_class() -> State {
     let mut state = empty();
-    state.take_in(&Scope::Cluster, &class(KNOWN, 1));
+    state.apply_cluster_fact(&class(KNOWN, 1));
     state
 }
 
-pub(super) fn foreign(gpus: u32) -> Fact {
+pub(super) fn foreign(gpus: u32) -> ClusterFact {
     let gpus = [("nvidia.com/gpu".into(), gpus)].into_iter().filter(|(_, gpus)| *gpus > 0).collect();
-    Fact::ForeignUse { node: "n".into(), gpus, requests: BTreeMap::new() }
+    ClusterFact::ForeignUse { node: "n".into(), gpus, requests: BTreeMap::new() }
 }
 
-pub(super) fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
-    JobFact {
+pub(super) fn object_fact(rv: u64, mirror: Stamp) -> ObjectFact {
+    ObjectFact {
         rv: ResourceVersion(rv),
         deleting: false,
         end_requests: BTreeMap::new(),
@@ -115,11 +117,11 @@ pub(super) fn object_fact(rv: u64, mirror: Stamp) -> JobFact {
     }
 }
 
-pub(super) fn object(rv: u64, mirror: Stamp) -> Fact {
-    Fact::Job(Box::new(object_fact(rv, mirror)))
+pub(super) fn object(rv: u64, mirror: Stamp) -> JobFact {
+    JobFact::Object(Box::new(object_fact(rv, mirror)))
 }
 
-pub(super) fn spec(replicas: u32) -> Fact {
+pub(super) fn spec(replicas: u32) -> JobFact {
     let group = GroupSpec {
         name: "g".into(),
         display: None,
@@ -143,7 +145,7 @@ pub(super) fn spec(replicas: u32) -> Fact {
         phase_rules: PhaseRules { creating: false, sticky_restarting: false, ..PhaseRules::default() },
         ..JobSpec::default()
     };
-    Fact::Spec(Box::new(SpecFact::of(Ok(spec), "{}".into())))
+    JobFact::Spec(Box::new(SpecFact::of(Ok(spec), "{}".into())))
 }
 
 pub(super) fn adopted(mirror: Stamp, phase: Phase) -> Adopted {
@@ -159,8 +161,8 @@ pub(super) fn adopted(mirror: Stamp, phase: Phase) -> Adopted {
     }
 }
 
-pub(super) fn adoption(mirror: Stamp) -> Fact {
-    Fact::Adopted(Box::new(adopted(mirror, Phase::Pending)))
+pub(super) fn adoption(mirror: Stamp) -> JobFact {
+    JobFact::Adopted(Box::new(adopted(mirror, Phase::Pending)))
 }
 
 /// Type of the objects in a list.
@@ -168,12 +170,12 @@ pub(super) fn type_of(kind: Kind) -> (&'static str, &'static str) {
     if kind == Kind::Owned { CLAIM } else { ("v1", "Service") }
 }
 
-pub(super) fn claim(uid: &str, rv: u64, ready: bool) -> Fact {
+pub(super) fn claim(uid: &str, rv: u64, ready: bool) -> JobFact {
     claim_kept(Keep::WithJob, uid, rv, ready)
 }
 
-pub(super) fn claim_kept(keep: Keep, uid: &str, rv: u64, ready: bool) -> Fact {
-    Fact::Owned(Box::new(OwnedFact {
+pub(super) fn claim_kept(keep: Keep, uid: &str, rv: u64, ready: bool) -> JobFact {
+    JobFact::Owned(Box::new(OwnedFact {
         object: OwnedRef::new(CLAIM.0, CLAIM.1, "data"),
         uid: uid.into(),
         rv: ResourceVersion(rv),
@@ -187,37 +189,37 @@ pub(super) fn claim_kept(keep: Keep, uid: &str, rv: u64, ready: bool) -> Fact {
     }))
 }
 
-pub(super) fn claim_gone(uid: &str) -> Fact {
-    Fact::OwnedGone { uid: uid.into() }
+pub(super) fn claim_gone(uid: &str) -> JobFact {
+    JobFact::OwnedGone { uid: uid.into() }
 }
 
-pub(super) fn gone(uid: &str) -> Fact {
-    Fact::PodGone { uid: uid.into(), rv: None }
+pub(super) fn gone(uid: &str) -> JobFact {
+    JobFact::PodGone { uid: uid.into(), rv: None }
 }
 
-pub(super) fn relisted(kind: Kind, rv: u64) -> Fact {
-    Fact::Relisted { kind, of: None, rv: ResourceVersion(rv) }
+pub(super) fn relisted(kind: Kind, rv: u64) -> ClusterFact {
+    ClusterFact::Relisted { kind, of: None, rv: ResourceVersion(rv) }
 }
 
-pub(super) fn published(position: u64, rv: u64) -> Fact {
-    Fact::Published { stamp: stamp(3, position), rv: ResourceVersion(rv) }
+pub(super) fn published(position: u64, rv: u64) -> JobFact {
+    JobFact::Published { stamp: stamp(3, position), rv: ResourceVersion(rv) }
 }
 
-pub(super) fn answered(object: ObjectRef) -> Fact {
-    Fact::Answered { object, outcome: Outcome::Unknown { code: 500 } }
+pub(super) fn answered(object: ObjectRef) -> JobFact {
+    JobFact::Answered { object, outcome: Outcome::Unknown { code: 500 } }
 }
 
 /// A job with a pod and a service in slot 0 and nothing in slot 1, on a cluster of one node; then these facts.
-pub(super) fn known(then: &[Fact]) -> State {
+pub(super) fn known(then: &[JobFact]) -> State {
     let mut state = State::default();
     state.begin(stamp(3, 1), Timestamp(1000));
-    for fact in [Fact::TermBegan { term: Term(3) }, node(KNOWN, true, &[]), relisted(Kind::Pod, KNOWN)] {
-        state.take_in(&Scope::Cluster, &fact);
+    for fact in [ClusterFact::TermBegan { term: Term(3) }, node(KNOWN, true, &[]), relisted(Kind::Pod, KNOWN)] {
+        state.apply_cluster_fact(&fact);
     }
     state.begin(stamp(3, 2), Timestamp(1000));
     let first = [object(KNOWN, stamp(3, 2)), spec(2), pod("p0", 0, KNOWN), service("s0", KNOWN, false)];
     for fact in first.iter().chain(then) {
-        state.take_in(&Scope::Job(key()), fact);
+        state.apply_job_fact(&key(), fact);
     }
     state.begin(stamp(3, 9), Timestamp(2000));
     state
@@ -227,20 +229,20 @@ pub(super) fn empty() -> State {
     State::default()
 }
 
-pub(super) fn requested(rv: u64) -> Fact {
+pub(super) fn requested(rv: u64) -> JobFact {
     let end_requests = BTreeMap::from([(EndRequest::Failed, "x".into())]);
-    Fact::Job(Box::new(JobFact { end_requests, ..object_fact(rv, stamp(3, 2)) }))
+    JobFact::Object(Box::new(ObjectFact { end_requests, ..object_fact(rv, stamp(3, 2)) }))
 }
 
-pub(super) fn with_end_annotation(rv: u64) -> Fact {
-    Fact::Job(Box::new(JobFact { end_annotated: true, ..object_fact(rv, stamp(3, 2)) }))
+pub(super) fn with_end_annotation(rv: u64) -> JobFact {
+    JobFact::Object(Box::new(ObjectFact { end_annotated: true, ..object_fact(rv, stamp(3, 2)) }))
 }
 
 /// A pod was seen before its job.
 pub(super) fn known_pods_only() -> State {
     let mut state = State::default();
     state.begin(stamp(3, 1), Timestamp(1000));
-    state.take_in(&Scope::Job(key()), &pod("p0", 0, KNOWN));
+    state.apply_job_fact(&key(), &pod("p0", 0, KNOWN));
     state
 }
 

@@ -9,15 +9,15 @@ use model::command::Outcome;
 use model::fact::{Adopted, EndRequest, Milestone};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Cause, CauseKind, Config, ContainerEnd, ContainerFact, ContainerState, Decision, Event, Fact, FieldError,
-    GroupSpec, Incarnation, JobFact, JobKey, JobSpec, Kind, Mirror, NodeFact, ObjectRef, Phase, PhaseRules, PodFact,
-    PodPhase, Position, ResourceVersion, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
+    Cause, CauseKind, ClusterFact, Config, ContainerEnd, ContainerFact, ContainerState, Decision, FieldError,
+    GroupSpec, Incarnation, JobEvent, JobFact, JobKey, JobSpec, Kind, Mirror, NodeFact, ObjectFact, ObjectRef, Phase,
+    PhaseRules, PodFact, PodPhase, Position, QueueEvent, QueueFact, ResourceVersion, ServiceFact, SlotId, SpecFact,
+    Stamp, Term, Timestamp,
 };
 
 pub(super) use self::state::group;
 pub(crate) use self::state::state;
-use crate::state::Scope;
-use crate::wire::Record;
+use crate::record::{Body, Record};
 
 pub(super) fn slot(index: u32) -> SlotId {
     SlotId { group: "trainer".into(), index }
@@ -251,10 +251,10 @@ fn objects() -> Vec<ObjectRef> {
     ]
 }
 
-pub(super) fn job_facts() -> [JobFact; 2] {
+pub(super) fn job_facts() -> [ObjectFact; 2] {
     let end_requests = [(EndRequest::Preempted, "p"), (EndRequest::Failed, "f"), (EndRequest::NodeFailed, "n")];
     let end_requests = end_requests.map(|(request, text)| (request, text.into())).into();
-    let full = JobFact {
+    let full = ObjectFact {
         rv: ResourceVersion(9),
         deleting: true,
         end_requests,
@@ -267,7 +267,7 @@ pub(super) fn job_facts() -> [JobFact; 2] {
     };
     [
         full,
-        JobFact {
+        ObjectFact {
             rv: ResourceVersion(1),
             deleting: false,
             end_requests: BTreeMap::new(),
@@ -341,28 +341,76 @@ pub(super) fn adopted() -> Adopted {
     }
 }
 
-/// A record with every fact and every event, each of their members set at least once and left out at least once.
-pub(super) fn record() -> Record {
+/// Facts and events of one format, from which a record of each scope is made.
+#[derive(Default)]
+pub(super) struct Contents {
+    pub(super) facts: Vec<JobFact>,
+    pub(super) events: Vec<JobEvent>,
+    pub(super) cluster: Vec<ClusterFact>,
+    pub(super) queues: (Vec<QueueFact>, Vec<QueueEvent>),
+}
+
+impl Contents {
+    /// Returns the record of the job, that of the cluster and that of the queues, as far as there is something in them.
+    pub(super) fn records(self) -> Vec<Record> {
+        let Self { facts, events, cluster, queues } = self;
+        let mut records = vec![record(Body::Job { key: key(), facts, events })];
+        if !cluster.is_empty() {
+            records.push(record(Body::Cluster { facts: cluster }));
+        }
+        let (facts, events) = queues;
+        if !facts.is_empty() || !events.is_empty() {
+            records.push(record(Body::Queues { facts, events }));
+        }
+        records
+    }
+}
+
+pub(super) fn record(body: Body) -> Record {
+    Record {
+        position: Position(7),
+        term: Term(3),
+        at: Timestamp(1000),
+        behaviour: 2,
+        causes: vec![Position(5), Position(6)],
+        body,
+    }
+}
+
+/// Every fact about the cluster, each of its members set at least once and left out at least once.
+fn cluster_facts() -> Vec<ClusterFact> {
     let mut facts = vec![
-        Fact::TermBegan { term: Term(3) },
-        Fact::Configured(Box::new(config())),
-        Fact::Configured(Box::default()),
-        Fact::JobGone,
-        Fact::Pod(Box::new(bare_pod())),
-        Fact::PodGone { uid: "p1".into(), rv: Some(ResourceVersion(5)) },
-        Fact::PodGone { uid: "p1".into(), rv: None },
-        Fact::Service(Box::new(service())),
-        Fact::Service(Box::new(ServiceFact { slot: None, deleting: false, ..service() })),
-        Fact::ServiceGone { uid: "s1".into() },
-        Fact::Node(Box::new(node())),
-        Fact::Node(Box::new(NodeFact { ready: false, conditions: vec![], ..node() })),
-        Fact::NodeGone { name: "n1".into() },
-        Fact::NodeChanged { name: "n1".into() },
-        Fact::Relisted { kind: Kind::Job, of: Some("AITrainingJob".into()), rv: ResourceVersion(6) },
-        Fact::Published { stamp: stamp(5), rv: ResourceVersion(7) },
-        Fact::Due,
-        Fact::Adopted(Box::new(adopted())),
-        Fact::Adopted(Box::new(Adopted {
+        ClusterFact::TermBegan { term: Term(3) },
+        ClusterFact::Configured(Box::new(config())),
+        ClusterFact::Configured(Box::default()),
+        ClusterFact::Node(Box::new(node())),
+        ClusterFact::Node(Box::new(NodeFact { ready: false, conditions: vec![], ..node() })),
+        ClusterFact::NodeGone { name: "n1".into() },
+        ClusterFact::Relisted { kind: Kind::Job, of: Some("AITrainingJob".into()), rv: ResourceVersion(6) },
+    ];
+    facts.extend([Kind::Pod, Kind::Service, Kind::Node].map(|kind| ClusterFact::Relisted {
+        kind,
+        of: None,
+        rv: ResourceVersion(6),
+    }));
+    facts
+}
+
+/// Every fact and every event, each of their members set at least once and left out at least once.
+pub(super) fn contents() -> Contents {
+    let mut facts = vec![
+        JobFact::Gone,
+        JobFact::Pod(Box::new(bare_pod())),
+        JobFact::PodGone { uid: "p1".into(), rv: Some(ResourceVersion(5)) },
+        JobFact::PodGone { uid: "p1".into(), rv: None },
+        JobFact::Service(Box::new(service())),
+        JobFact::Service(Box::new(ServiceFact { slot: None, deleting: false, ..service() })),
+        JobFact::ServiceGone { uid: "s1".into() },
+        JobFact::NodeChanged { name: "n1".into() },
+        JobFact::Published { stamp: stamp(5), rv: ResourceVersion(7) },
+        JobFact::Due,
+        JobFact::Adopted(Box::new(adopted())),
+        JobFact::Adopted(Box::new(Adopted {
             mirror: Mirror::default(),
             restarts: BTreeMap::new(),
             milestones: vec![],
@@ -373,38 +421,33 @@ pub(super) fn record() -> Record {
             remarks: false,
         })),
     ];
-    facts.extend(job_facts().map(|fact| Fact::Job(Box::new(fact))));
-    facts.extend(spec_facts().map(|fact| Fact::Spec(Box::new(fact))));
+    facts.extend(job_facts().map(|fact| JobFact::Object(Box::new(fact))));
+    facts.extend(spec_facts().map(|fact| JobFact::Spec(Box::new(fact))));
     let phases = [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed, PodPhase::Unknown];
-    facts.extend(phases.map(|phase| Fact::Pod(Box::new(pod(phase)))));
-    facts.extend([Kind::Pod, Kind::Service, Kind::Node].map(|kind| Fact::Relisted {
-        kind,
-        of: None,
-        rv: ResourceVersion(6),
-    }));
-    facts.extend(objects().into_iter().zip(outcomes()).map(|(object, outcome)| Fact::Answered { object, outcome }));
+    facts.extend(phases.map(|phase| JobFact::Pod(Box::new(pod(phase)))));
+    facts.extend(objects().into_iter().zip(outcomes()).map(|(object, outcome)| JobFact::Answered { object, outcome }));
     let mut events = vec![
-        Event::Fenced,
-        Event::PodsPlanned { slots: vec![(slot(0), Incarnation(1))] },
-        Event::ServicesPlanned { slots: vec![slot(0)] },
-        Event::PodsDropped { uids: vec!["p1".into()] },
-        Event::ServicesDropped { uids: vec!["s1".into()] },
-        Event::RestartCleared,
-        Event::Ended { phase: Phase::Succeeded },
-        Event::PhaseChanged { to: Phase::Running, message: "every pod is running".into() },
-        Event::PhaseChanged { to: Phase::Pending, message: "".into() },
-        Event::Stalled { message: Some("stalled".into()) },
-        Event::Stalled { message: None },
-        Event::MessageChanged { message: "m".into() },
+        JobEvent::Fenced,
+        JobEvent::PodsPlanned { slots: vec![(slot(0), Incarnation(1))] },
+        JobEvent::ServicesPlanned { slots: vec![slot(0)] },
+        JobEvent::PodsDropped { uids: vec!["p1".into()] },
+        JobEvent::ServicesDropped { uids: vec!["s1".into()] },
+        JobEvent::RestartCleared,
+        JobEvent::Ended { phase: Phase::Succeeded },
+        JobEvent::PhaseChanged { to: Phase::Running, message: "every pod is running".into() },
+        JobEvent::PhaseChanged { to: Phase::Pending, message: "".into() },
+        JobEvent::Stalled { message: Some("stalled".into()) },
+        JobEvent::Stalled { message: None },
+        JobEvent::MessageChanged { message: "m".into() },
     ];
     let kinds =
         [CauseKind::Exited, CauseKind::PodFailed, CauseKind::NodeLost, CauseKind::GpuFault, CauseKind::CreationFailed];
-    events.extend(kinds.map(|kind| Event::Decided(Box::new(restart(kind)))));
+    events.extend(kinds.map(|kind| JobEvent::Decided(Box::new(restart(kind)))));
     let kinds =
         [CauseKind::Completed, CauseKind::EndRequested(EndRequest::Failed), CauseKind::TimeLimit, CauseKind::NoPods];
-    events.extend(kinds.map(|kind| Event::Decided(Box::new(ending(kind)))));
+    events.extend(kinds.map(|kind| JobEvent::Decided(Box::new(ending(kind)))));
     for scope in [RestartScope::Pod, RestartScope::All] {
-        events.push(Event::Decided(Box::new(Decision::Restart {
+        events.push(JobEvent::Decided(Box::new(Decision::Restart {
             group: "trainer".into(),
             scope,
             slot: slot(1),
@@ -413,14 +456,5 @@ pub(super) fn record() -> Record {
             retry_at: None,
         })));
     }
-    Record {
-        position: Position(7),
-        term: Term(3),
-        scope: Scope::Job(key()),
-        at: Timestamp(1000),
-        behaviour: 2,
-        facts,
-        causes: vec![Position(5), Position(6)],
-        events,
-    }
+    Contents { facts, events, cluster: cluster_facts(), ..Contents::default() }
 }

@@ -7,15 +7,14 @@ use model::command::Outcome;
 use model::fact::{Adopted, Milestone};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Budget, CauseKind, CleanBy, ClockStart, Decision, Ends, Event, Fact, JobSpec, Milestones, Mirror, ObjectRef, Phase,
-    PhaseRules, PodFact, PodPhase, Reach, Replacement, Retryable, Running, Timestamp,
+    Budget, CauseKind, CleanBy, ClockStart, Decision, Ends, JobEvent, JobFact, JobSpec, Milestones, Mirror, ObjectRef,
+    Phase, PhaseRules, PodFact, PodPhase, Reach, Replacement, Retryable, Running, Timestamp,
 };
 
-use super::values::{self, cause, key, slot, spec_fact, stamp};
+use super::values::{self, Contents, cause, key, slot, spec_fact, stamp};
 use crate::group::{Group, Slot};
 use crate::job::{Job, Pod};
 use crate::state::State;
-use crate::wire::Record;
 
 fn spec() -> JobSpec {
     let mut spec = values::spec();
@@ -119,33 +118,35 @@ fn mirrors() -> Vec<Mirror> {
 }
 
 /// Facts each of which needs format 2.
-pub(super) fn facts() -> Vec<Fact> {
-    let mut facts: Vec<Fact> = specs().into_iter().map(|spec| Fact::Spec(Box::new(spec_fact(spec)))).collect();
-    facts.extend(pods().map(|pod| Fact::Pod(Box::new(pod))));
-    facts.push(Fact::Answered { object: ObjectRef::Job, outcome: Outcome::Done });
-    facts.extend(mirrors().into_iter().map(|mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }))));
+pub(super) fn facts() -> Vec<JobFact> {
+    let mut facts: Vec<JobFact> = specs().into_iter().map(|spec| JobFact::Spec(Box::new(spec_fact(spec)))).collect();
+    facts.extend(pods().map(|pod| JobFact::Pod(Box::new(pod))));
+    facts.push(JobFact::Answered { object: ObjectRef::Job, outcome: Outcome::Done });
+    facts.extend(
+        mirrors().into_iter().map(|mirror| JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }))),
+    );
     let paused = Milestone { phase: Phase::Suspended, at: Timestamp(1), message: "".into() };
-    facts.push(Fact::Adopted(Box::new(Adopted { milestones: vec![paused], ..values::adopted() })));
+    facts.push(JobFact::Adopted(Box::new(Adopted { milestones: vec![paused], ..values::adopted() })));
     facts
 }
 
 /// Events each of which needs format 2.
-pub(super) fn events() -> Vec<Event> {
+pub(super) fn events() -> Vec<JobEvent> {
     let replacement =
         |retry_at| Replacement { index: 0, uid: "p1".into(), kind: CauseKind::Exited, failures: 2, retry_at };
     let mut events = vec![
-        Event::Replaced { group: "trainer".into(), slots: vec![replacement(None), replacement(Some(Timestamp(5)))] },
-        Event::Lost { slots: vec![(slot(1), CauseKind::Exited)] },
-        Event::PhaseChanged { to: Phase::Suspended, message: "".into() },
-        Event::Ended { phase: Phase::Suspended },
+        JobEvent::Replaced { group: "trainer".into(), slots: vec![replacement(None), replacement(Some(Timestamp(5)))] },
+        JobEvent::Lost { slots: vec![(slot(1), CauseKind::Exited)] },
+        JobEvent::PhaseChanged { to: Phase::Suspended, message: "".into() },
+        JobEvent::Ended { phase: Phase::Suspended },
     ];
-    events.extend(decisions().into_iter().map(|decision| Event::Decided(Box::new(decision))));
+    events.extend(decisions().into_iter().map(|decision| JobEvent::Decided(Box::new(decision))));
     events
 }
 
-/// A record of all of them.
-pub(super) fn record() -> Record {
-    Record { facts: facts(), events: events(), ..values::record() }
+/// All of them.
+pub(super) fn contents() -> Contents {
+    Contents { facts: facts(), events: events(), ..Contents::default() }
 }
 
 /// A state with every member that format 2 adds.

@@ -6,16 +6,15 @@ use std::sync::Arc;
 use model::command::Outcome;
 use model::fact::{Adopted, Milestone};
 use model::{
-    Awaits, Budget, Dependency, Edits, Event, Fact, GroupSpec, JobFact, JobSpec, Keep, Kind, Mirror, Missing,
-    ObjectRef, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, Reach, Reached, ResourceVersion, SpecFact, Stamp,
-    Timestamp, When,
+    Awaits, Budget, ClusterFact, Dependency, Edits, GroupSpec, JobEvent, JobFact, JobSpec, Keep, Kind, Mirror, Missing,
+    ObjectFact, ObjectRef, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, Reach, Reached, ResourceVersion,
+    SpecFact, Stamp, Timestamp, When,
 };
 
-use super::values::{self, key, spec_fact, stamp};
+use super::values::{self, Contents, key, spec_fact, stamp};
 use crate::group::Group;
 use crate::job::{Job, Owned, PendingDeletion};
 use crate::state::State;
-use crate::wire::Record;
 
 fn object(name: &str) -> OwnedRef {
     OwnedRef::new("v1", "PersistentVolumeClaim", name)
@@ -85,8 +84,8 @@ pub(super) fn owned_fact() -> OwnedFact {
     }
 }
 
-fn job_fact() -> JobFact {
-    JobFact {
+fn object_fact() -> ObjectFact {
+    ObjectFact {
         rv: ResourceVersion(9),
         deleting: false,
         end_requests: BTreeMap::new(),
@@ -100,12 +99,12 @@ fn job_fact() -> JobFact {
 }
 
 /// Facts each of which needs format 3.
-pub(super) fn facts() -> Vec<Fact> {
-    let mut facts: Vec<Fact> = specs().into_iter().map(|spec| Fact::Spec(Box::new(spec_fact(spec)))).collect();
+pub(super) fn facts() -> Vec<JobFact> {
+    let mut facts: Vec<JobFact> = specs().into_iter().map(|spec| JobFact::Spec(Box::new(spec_fact(spec)))).collect();
     let needs = SpecFact { needs: vec![("Queue".into(), "q".into())], ..spec_fact(JobSpec::default()) };
-    facts.extend([missing(), needs].map(|fact| Fact::Spec(Box::new(fact))));
-    facts.push(Fact::Owned(Box::new(owned_fact())));
-    facts.push(Fact::Owned(Box::new(OwnedFact {
+    facts.extend([missing(), needs].map(|fact| JobFact::Spec(Box::new(fact))));
+    facts.push(JobFact::Owned(Box::new(owned_fact())));
+    facts.push(JobFact::Owned(Box::new(OwnedFact {
         deleting: false,
         keep: Keep::WithJob,
         ready: false,
@@ -113,40 +112,39 @@ pub(super) fn facts() -> Vec<Fact> {
         digest: None,
         ..owned_fact()
     })));
-    facts.push(Fact::OwnedGone { uid: "o1".into() });
-    facts.push(Fact::Job(Box::new(JobFact { finalizers: vec!["x/y".into()], ..job_fact() })));
-    facts.push(Fact::Job(Box::new(JobFact { finalized: true, ..job_fact() })));
+    facts.push(JobFact::OwnedGone { uid: "o1".into() });
+    facts.push(JobFact::Object(Box::new(ObjectFact { finalizers: vec!["x/y".into()], ..object_fact() })));
+    facts.push(JobFact::Object(Box::new(ObjectFact { finalized: true, ..object_fact() })));
     for object in [ObjectRef::Owned(object("a")), ObjectRef::Finalizer] {
-        facts.push(Fact::Answered { object, outcome: Outcome::Unknown { code: 500 } });
+        facts.push(JobFact::Answered { object, outcome: Outcome::Unknown { code: 500 } });
     }
-    let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
+    let adopted = |mirror| JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { achieved: [("g0".into(), "2".into())].into(), ..values::mirror() }));
     facts.push(adopted(Mirror { phase: Phase::Preparing, ..values::mirror() }));
     let queued = Milestone { phase: Phase::Queued, at: Timestamp(1), message: "".into() };
-    facts.push(Fact::Adopted(Box::new(Adopted { milestones: vec![queued], ..values::adopted() })));
+    facts.push(JobFact::Adopted(Box::new(Adopted { milestones: vec![queued], ..values::adopted() })));
     facts
 }
 
 /// A fact about the cluster that needs format 3.
-pub(super) fn cluster_fact() -> Fact {
-    Fact::Relisted { kind: Kind::Owned, of: Some("claims".into()), rv: ResourceVersion(3) }
+pub(super) fn cluster_fact() -> ClusterFact {
+    ClusterFact::Relisted { kind: Kind::Owned, of: Some("claims".into()), rv: ResourceVersion(3) }
 }
 
 /// Events each of which needs format 3.
-pub(super) fn events() -> Vec<Event> {
+pub(super) fn events() -> Vec<JobEvent> {
     vec![
-        Event::OwnedPlanned { objects: vec![object("a"), object("b")] },
-        Event::OwnedDropped { objects: vec![object("a")] },
-        Event::Achieved { group: "g0".into(), run: "2".into() },
-        Event::PhaseChanged { to: Phase::Preparing, message: "".into() },
-        Event::PhaseChanged { to: Phase::Queued, message: "".into() },
+        JobEvent::OwnedPlanned { objects: vec![object("a"), object("b")] },
+        JobEvent::OwnedDropped { objects: vec![object("a")] },
+        JobEvent::Achieved { group: "g0".into(), run: "2".into() },
+        JobEvent::PhaseChanged { to: Phase::Preparing, message: "".into() },
+        JobEvent::PhaseChanged { to: Phase::Queued, message: "".into() },
     ]
 }
 
-/// A record of all of them.
-pub(super) fn record() -> Record {
-    let facts = facts().into_iter().chain([cluster_fact()]).collect();
-    Record { facts, events: events(), ..values::record() }
+/// All of them.
+pub(super) fn contents() -> Contents {
+    Contents { facts: facts(), events: events(), cluster: vec![cluster_fact()], ..Contents::default() }
 }
 
 /// A state with every member that format 3 adds.

@@ -5,22 +5,20 @@ use std::sync::Arc;
 
 use model::fact::{Adopted, ReportedEnd};
 use model::{
-    Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, Config, Decision, Demand, Dependency, Edits,
-    Elastic, Event, Fact, GateFact, GpuRequest, GroupSpec, JobFact, JobSpec, Keep, Kind, LabelOperator,
-    LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NodeFact, Noted, ObjectRef, Outcome, OwnedFact,
-    OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueReport, QueueSpec, QuotaSpec, Reach, Reached, Reclaim,
-    Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss, ShareTarget, SizeRange, SpecFact,
-    TargetUpdate, Timestamp, Usage, WaitingJob, When, WithinQueue,
+    Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, ClusterFact, Config, Decision, Demand, Dependency,
+    Edits, Elastic, GateFact, GpuRequest, GroupSpec, JobEvent, JobFact, JobSpec, Keep, Kind, LabelOperator,
+    LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NodeFact, Noted, ObjectFact, ObjectRef, Outcome,
+    OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueEvent, QueueFact, QueueReport, QueueSpec,
+    QuotaSpec, Reach, Reached, Reclaim, Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss,
+    ShareTarget, SizeRange, SpecFact, TargetUpdate, Timestamp, Usage, WaitingJob, When, WithinQueue,
 };
 
-use super::values::{self, key, spec_fact, stamp};
+use super::values::{self, Contents, key, spec_fact, stamp};
 use super::values3;
-use crate::Scope;
 use crate::allocation::Allocation;
 use crate::group::{Group, Slot};
 use crate::job::Job;
 use crate::state::State;
-use crate::wire::Record;
 
 /// Kinds of losses, all of them.
 const LOSSES: [LossKind; 5] =
@@ -99,8 +97,8 @@ fn requirements() -> Vec<LabelRequirement> {
     LabelOperator::WORDS.into_iter().map(requirement).collect()
 }
 
-fn spec(spec: JobSpec) -> Fact {
-    Fact::Spec(Box::new(spec_fact(spec)))
+fn spec(spec: JobSpec) -> JobFact {
+    JobFact::Spec(Box::new(spec_fact(spec)))
 }
 
 fn demand() -> Demand {
@@ -228,7 +226,7 @@ fn notes() -> Vec<Noted> {
 }
 
 /// Facts about a job, each of which needs format 4.
-pub(super) fn facts() -> Vec<Fact> {
+pub(super) fn facts() -> Vec<JobFact> {
     let group = GroupSpec { name: "g1".into(), gpu_request: Some(request()), ..GroupSpec::default() };
     let mut facts = vec![
         spec(JobSpec { demand: Some(demand()), ..JobSpec::default() }),
@@ -238,38 +236,36 @@ pub(super) fn facts() -> Vec<Fact> {
             ..JobSpec::default()
         }),
         spec(JobSpec { groups: vec![group], ..JobSpec::default() }),
-        Fact::QueueReported(Box::new(report())),
-        Fact::QueueReported(Box::default()),
+        JobFact::QueueReported(Box::new(report())),
+        JobFact::QueueReported(Box::default()),
     ];
     facts
         .extend(queues().into_iter().map(|queue| spec(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })));
-    facts.extend(changes().into_iter().map(|change| Fact::ShareChanged(Box::new(change))));
+    facts.extend(changes().into_iter().map(|change| JobFact::ShareChanged(Box::new(change))));
     facts.extend(specs().into_iter().map(spec));
-    facts.push(Fact::Spec(Box::new(SpecFact {
+    facts.push(JobFact::Spec(Box::new(SpecFact {
         spec: Err(vec![values::error()]),
         fatal: true,
         ..spec_fact(JobSpec::default())
     })));
-    facts.extend(
-        notes().into_iter().map(|notes| {
-            Fact::Spec(Box::new(SpecFact { notes: Some(Box::new(notes)), ..spec_fact(JobSpec::default()) }))
-        }),
-    );
-    facts.push(Fact::Pod(Box::new(PodFact { protected: Some(vec![]), ..values::pod(model::PodPhase::Running) })));
-    facts.push(Fact::Pod(Box::new(PodFact {
+    facts.extend(notes().into_iter().map(|notes| {
+        JobFact::Spec(Box::new(SpecFact { notes: Some(Box::new(notes)), ..spec_fact(JobSpec::default()) }))
+    }));
+    facts.push(JobFact::Pod(Box::new(PodFact { protected: Some(vec![]), ..values::pod(model::PodPhase::Running) })));
+    facts.push(JobFact::Pod(Box::new(PodFact {
         protected: Some(vec!["f".into()]),
         ..values::pod(model::PodPhase::Running)
     })));
-    facts.push(Fact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..values3::owned_fact() })));
+    facts.push(JobFact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..values3::owned_fact() })));
     let gates = [gate(), GateFact::default()];
     facts.extend(
-        gates.map(|gate| Fact::Owned(Box::new(OwnedFact { gate: Some(Box::new(gate)), ..values3::owned_fact() }))),
+        gates.map(|gate| JobFact::Owned(Box::new(OwnedFact { gate: Some(Box::new(gate)), ..values3::owned_fact() }))),
     );
-    facts.push(Fact::Owned(Box::new(OwnedFact { contents: Some("{}".into()), ..values3::owned_fact() })));
+    facts.push(JobFact::Owned(Box::new(OwnedFact { contents: Some("{}".into()), ..values3::owned_fact() })));
     let [_, bare] = values::job_facts();
-    facts.push(Fact::Job(Box::new(JobFact { reported_end: Some(Box::new(reported_end())), ..bare })));
-    facts.push(Fact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
-    let adopted = |mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
+    facts.push(JobFact::Object(Box::new(ObjectFact { reported_end: Some(Box::new(reported_end())), ..bare })));
+    facts.push(JobFact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
+    let adopted = |mirror| JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { share: share(), ..values::mirror() }));
     facts.push(adopted(Mirror { charge: Some(Box::new(charge())), ..values::mirror() }));
     facts.push(adopted(Mirror { charge: Some(Box::new(Charge { queue: None, ..charge() })), ..values::mirror() }));
@@ -282,8 +278,8 @@ pub(super) fn facts() -> Vec<Fact> {
     facts
 }
 
-/// Facts of other scopes, each of which needs format 4.
-pub(super) fn cluster_facts() -> Vec<Fact> {
+/// Facts about the cluster, each of which needs format 4.
+pub(super) fn cluster_facts() -> Vec<ClusterFact> {
     let node = NodeFact {
         name: "n1".into(),
         rv: ResourceVersion(8),
@@ -297,51 +293,59 @@ pub(super) fn cluster_facts() -> Vec<Fact> {
     };
     let gpus = BTreeMap::from([("nvidia.com/gpu".into(), 8)]);
     vec![
-        Fact::Node(Box::new(NodeFact { gpus, ..node.clone() })),
-        Fact::Node(Box::new(NodeFact { closed: true, ..node.clone() })),
-        Fact::Node(Box::new(NodeFact { labels: BTreeMap::from([("pool".into(), "a".into())]), ..node })),
-        Fact::Configured(Box::new(Config { ignores_capacity: true, ..Config::default() })),
-        Fact::Configured(Box::new(Config { quiet_ms: 5, ..Config::default() })),
-        Fact::Configured(Box::new(Config { start_timeout_ms: 6, ..Config::default() })),
-        Fact::ForeignUse {
+        ClusterFact::Node(Box::new(NodeFact { gpus, ..node.clone() })),
+        ClusterFact::Node(Box::new(NodeFact { closed: true, ..node.clone() })),
+        ClusterFact::Node(Box::new(NodeFact { labels: BTreeMap::from([("pool".into(), "a".into())]), ..node })),
+        ClusterFact::Configured(Box::new(Config { ignores_capacity: true, ..Config::default() })),
+        ClusterFact::Configured(Box::new(Config { quiet_ms: 5, ..Config::default() })),
+        ClusterFact::Configured(Box::new(Config { start_timeout_ms: 6, ..Config::default() })),
+        ClusterFact::ForeignUse {
             node: "n1".into(),
             gpus: BTreeMap::from([("nvidia.com/gpu".into(), 3)]),
             requests: BTreeMap::new(),
         },
-        Fact::ForeignUse { node: "n1".into(), gpus: BTreeMap::new(), requests: BTreeMap::new() },
-        Fact::Relisted { kind: Kind::Foreign, of: None, rv: ResourceVersion(3) },
-        Fact::Class(Box::new(class())),
-        Fact::Class(Box::new(ClassFact { is_default: false, ..class() })),
-        Fact::ClassGone { name: "high".into() },
-        Fact::Relisted { kind: Kind::Class, of: None, rv: ResourceVersion(3) },
-        Fact::SchedulingCycle { round: true },
-        Fact::SchedulingCycle { round: false },
+        ClusterFact::ForeignUse { node: "n1".into(), gpus: BTreeMap::new(), requests: BTreeMap::new() },
+        ClusterFact::Relisted { kind: Kind::Foreign, of: None, rv: ResourceVersion(3) },
+        ClusterFact::Class(Box::new(class())),
+        ClusterFact::Class(Box::new(ClassFact { is_default: false, ..class() })),
+        ClusterFact::ClassGone { name: "high".into() },
+        ClusterFact::Relisted { kind: Kind::Class, of: None, rv: ResourceVersion(3) },
     ]
 }
 
+/// Facts about the queues, each of which needs format 4.
+pub(super) fn queue_facts() -> Vec<QueueFact> {
+    [true, false].map(|round| QueueFact::SchedulingCycle { round }).into()
+}
+
 /// Events each of which needs format 4.
-pub(super) fn events() -> Vec<Event> {
+pub(super) fn events() -> Vec<JobEvent> {
     let kinds = LOSSES.into_iter().map(CauseKind::ShareLost).chain([
         CauseKind::NotStarted,
         CauseKind::Invalid,
         CauseKind::NotAdmitted,
     ]);
-    let halt =
-        |kind| Event::Decided(Box::new(Decision::Halt { cause: Cause { kind, slots: vec![], message: "m".into() } }));
-    let bare = ShareTarget { why: None, ..target() };
-    let allocation = TargetUpdate { targets: vec![(key(), target()), (key(), bare)], memory: "{}".into() };
-    let mut events: Vec<Event> = kinds.map(halt).collect();
-    events.push(Event::Allocated(Box::new(allocation)));
-    events.push(Event::Allocated(Box::default()));
-    events.push(Event::Shared { changes: changes().into_iter().map(|change| (key(), change)).collect() });
-    events.push(Event::Reported { queues: vec![(key(), report())] });
-    events
+    let halt = |kind| {
+        JobEvent::Decided(Box::new(Decision::Halt { cause: Cause { kind, slots: vec![], message: "m".into() } }))
+    };
+    kinds.map(halt).collect()
 }
 
-/// A record of all of them.
-pub(super) fn record() -> Record {
-    let facts = facts().into_iter().chain(cluster_facts()).collect();
-    Record { scope: Scope::Queues, facts, events: events(), ..values::record() }
+/// Events of the queues, each of which needs format 4.
+pub(super) fn queue_events() -> Vec<QueueEvent> {
+    let bare = ShareTarget { why: None, ..target() };
+    let allocation = TargetUpdate { targets: vec![(key(), target()), (key(), bare)], memory: "{}".into() };
+    vec![
+        QueueEvent::Allocated(Box::new(allocation)),
+        QueueEvent::Allocated(Box::default()),
+        QueueEvent::Shared { changes: changes().into_iter().map(|change| (key(), change)).collect() },
+        QueueEvent::Reported { queues: vec![(key(), report())] },
+    ]
+}
+
+/// All of them.
+pub(super) fn contents() -> Contents {
+    Contents { facts: facts(), events: events(), cluster: cluster_facts(), queues: (queue_facts(), queue_events()) }
 }
 
 fn usage() -> Usage {

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use model::fact::Adopted;
 use model::{
-    Config, Coordination, Demand, Event, Fact, JobFact, JobSpec, Kind, LabelSelector, Measurement, Measurements,
-    Mirror, Progress, QueueReport, QueueSelector, QuotaFact, ResourceVersion, SpeedSample, Timestamp, UserCounts,
+    ClusterFact, Config, Coordination, Demand, JobEvent, JobFact, JobSpec, Kind, LabelSelector, Measurement,
+    Measurements, Mirror, ObjectFact, Progress, QueueEvent, QueueReport, QueueSelector, QuotaFact, ResourceVersion,
+    SpeedSample, Timestamp, UserCounts,
 };
 use scheduler::queues::{QueueLoad, Turns};
 
-use super::values::{self, key, spec_fact, stamp};
-use crate::Scope;
+use super::values::{self, Contents, key, spec_fact, stamp};
 use crate::job::Job;
 use crate::state::State;
-use crate::wire::Record;
 
 const COUNTS: UserCounts = UserCounts { pending: 1, running: 2, finished: 3, gpus: 4 };
 
@@ -82,8 +81,8 @@ fn demand() -> Demand {
     }
 }
 
-/// Facts about a job or the queues each of which needs format 5.
-pub(super) fn facts() -> Vec<Fact> {
+/// Facts about a job, each of which needs format 5.
+pub(super) fn facts() -> Vec<JobFact> {
     let counting = JobSpec { counts_users: true, ..JobSpec::default() };
     let demands = [
         Demand { category: Some("c".into()), ..demand() },
@@ -92,48 +91,50 @@ pub(super) fn facts() -> Vec<Fact> {
     ];
     let demanding = demands.map(|demand| JobSpec { demand: Some(demand), ..JobSpec::default() });
     let specs = coordinated().into_iter().chain([counting]).chain(demanding);
-    let mut facts: Vec<Fact> = specs.map(|spec| Fact::Spec(Box::new(spec_fact(spec)))).collect();
+    let mut facts: Vec<JobFact> = specs.map(|spec| JobFact::Spec(Box::new(spec_fact(spec)))).collect();
     let [_, bare] = values::job_facts();
-    let job = |progress| Fact::Job(Box::new(JobFact { progress: Some(Box::new(progress)), ..bare.clone() }));
+    let job = |progress| JobFact::Object(Box::new(ObjectFact { progress: Some(Box::new(progress)), ..bare.clone() }));
     let mirrors = [
         Mirror { dequeued_at: Some(Timestamp(8)), ..values::mirror() },
         Mirror { speed_samples: vec![sample()], ..values::mirror() },
     ];
-    facts.extend(mirrors.map(|mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }))));
+    facts.extend(mirrors.map(|mirror| JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }))));
     facts.extend([job(progress()), job(Progress::default())]);
-    facts.extend([Fact::QueueReported(Box::new(report())), Fact::Dequeued]);
+    facts.extend([JobFact::QueueReported(Box::new(report())), JobFact::Dequeued]);
     facts
 }
 
 /// Facts about the cluster each of which needs format 5.
-pub(super) fn cluster_facts() -> Vec<Fact> {
+pub(super) fn cluster_facts() -> Vec<ClusterFact> {
     let selectors = [QueueSelector::WeightedRoundRobin, QueueSelector::SmoothWeightedRoundRobin];
     let selected = selectors.map(|queue_selector| Config { queue_selector, ..Config::default() });
     let configs = selected.into_iter().chain([Config { dequeue_period_ms: 5, ..Config::default() }]);
-    let mut facts: Vec<Fact> = configs.map(|config| Fact::Configured(Box::new(config))).collect();
+    let mut facts: Vec<ClusterFact> = configs.map(|config| ClusterFact::Configured(Box::new(config))).collect();
     facts.extend([
-        Fact::Quota(Box::new(quota())),
-        Fact::Quota(Box::new(QuotaFact { hard: BTreeMap::new(), used: BTreeMap::new(), ..quota() })),
-        Fact::QuotaGone { namespace: "ns".into(), name: "q".into() },
-        Fact::Relisted { kind: Kind::Quota, of: None, rv: ResourceVersion(3) },
+        ClusterFact::Quota(Box::new(quota())),
+        ClusterFact::Quota(Box::new(QuotaFact { hard: BTreeMap::new(), used: BTreeMap::new(), ..quota() })),
+        ClusterFact::QuotaGone { namespace: "ns".into(), name: "q".into() },
+        ClusterFact::Relisted { kind: Kind::Quota, of: None, rv: ResourceVersion(3) },
     ]);
     facts
 }
 
 /// Events each of which needs format 5.
-pub(super) fn events() -> Vec<Event> {
+pub(super) fn events() -> Vec<JobEvent> {
+    vec![JobEvent::UsersCounted(COUNTS), JobEvent::UsersCounted(UserCounts::default())]
+}
+
+/// Events of the queues, each of which needs format 5.
+pub(super) fn queue_events() -> Vec<QueueEvent> {
     vec![
-        Event::UsersCounted(COUNTS),
-        Event::UsersCounted(UserCounts::default()),
-        Event::Dequeued { job: key(), turns: "{}".into() },
-        Event::Reported { queues: vec![(key(), report())] },
+        QueueEvent::Dequeued { job: key(), turns: "{}".into() },
+        QueueEvent::Reported { queues: vec![(key(), report())] },
     ]
 }
 
-/// A record of all of them.
-pub(super) fn record() -> Record {
-    let facts = facts().into_iter().chain(cluster_facts()).collect();
-    Record { scope: Scope::Queues, facts, events: events(), ..values::record() }
+/// All of them.
+pub(super) fn contents() -> Contents {
+    Contents { facts: facts(), events: events(), cluster: cluster_facts(), queues: (Vec::new(), queue_events()) }
 }
 
 /// A state with every member that format 5 adds.

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use model::fact::Adopted;
 use model::{
-    Autoscaled, Autoscaler, Coordination, Event, Fact, GroupSpec, JobSpec, LabelOperator, LabelRequirement,
-    LabelSelector, Measurement, Mirror, Noted, ObjectRef, Outcome, PodFact, PodPhase, QuotaFact, Scaling,
-    ScalingCondition, ScalingStep, ScopedRequest, SpecFact, Timestamp,
+    Autoscaled, Autoscaler, ClusterFact, Coordination, GroupSpec, JobEvent, JobFact, JobSpec, LabelOperator,
+    LabelRequirement, LabelSelector, Measurement, Mirror, Noted, ObjectRef, Outcome, PodFact, PodPhase, QuotaFact,
+    Scaling, ScalingCondition, ScalingStep, ScopedRequest, SpecFact, Timestamp,
 };
 
-use super::values::{self, key, spec_fact, stamp};
+use super::values::{self, Contents, key, spec_fact, stamp};
 use super::values5;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::Job;
 use crate::state::State;
 use crate::storage::JobStorage;
-use crate::wire::Record;
 
 const STEPS: [ScalingStep; 7] = [
     ScalingStep::Look { at: Timestamp(5) },
@@ -41,18 +40,18 @@ fn scaling(condition: ScalingCondition) -> Scaling {
 }
 
 /// Facts each of which needs format 6.
-pub(super) fn facts() -> Vec<Fact> {
+pub(super) fn facts() -> Vec<JobFact> {
     let settings = Autoscaler { group: "worker".into(), min: 1, max: 4 };
     let spec = spec_fact(JobSpec { autoscaler: Some(Box::new(settings)), ..JobSpec::default() });
     let noted = |restarts| {
         let notes = Some(Box::new(Noted { restarts: Some(restarts), ..Noted::default() }));
-        Fact::Spec(Box::new(SpecFact { notes, ..spec_fact(JobSpec::default()) }))
+        JobFact::Spec(Box::new(SpecFact { notes, ..spec_fact(JobSpec::default()) }))
     };
     let bare = Scaling { last: 0, message: "".into(), ..scaling(ScalingCondition::Start) };
     let states = CONDITIONS.map(scaling).into_iter().chain([bare]);
     let mirrors = states.map(|scaling| Mirror { scaling: Some(Box::new(scaling)), ..values::mirror() });
-    let adopted = mirrors.map(|mirror| Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() })));
-    let mut facts = vec![Fact::Spec(Box::new(spec)), noted(true), noted(false)];
+    let adopted = mirrors.map(|mirror| JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() })));
+    let mut facts = vec![JobFact::Spec(Box::new(spec)), noted(true), noted(false)];
     facts.extend(adopted);
     let restarted = JobSpec { restarts_by: Some(("v1".into(), "Restart".into())), ..JobSpec::default() };
     let sized = GroupSpec { size: Some("3".into()), ..GroupSpec::default() };
@@ -62,34 +61,38 @@ pub(super) fn facts() -> Vec<Fact> {
     let empty = ScopedRequest { scopes: BTreeMap::new(), request: BTreeMap::new() };
     let scoped = Coordination { scoped: vec![part(scopes), empty], ..values5::coordination() };
     let scoped = JobSpec { coordination: Some(Box::new(scoped)), ..JobSpec::default() };
-    facts.extend([restarted, sized, scoped].map(|spec| Fact::Spec(Box::new(spec_fact(spec)))));
-    facts.push(Fact::Pod(Box::new(PodFact { size: Some("3".into()), ..values::pod(PodPhase::Running) })));
-    facts.extend([Fact::Measured { latency_us: Some(123_000) }, Fact::Measured { latency_us: None }]);
-    let operator = LabelOperator::Exists;
-    let requirement = LabelRequirement { key: "BestEffort".into(), operator, values: vec![] };
-    let scopes = LabelSelector { requirements: vec![requirement] };
-    facts.push(Fact::Quota(Box::new(QuotaFact { scopes, ..values5::quota() })));
-    let answered = |object| Fact::Answered { object, outcome: Outcome::Done };
+    facts.extend([restarted, sized, scoped].map(|spec| JobFact::Spec(Box::new(spec_fact(spec)))));
+    facts.push(JobFact::Pod(Box::new(PodFact { size: Some("3".into()), ..values::pod(PodPhase::Running) })));
+    facts.extend([JobFact::Measured { latency_us: Some(123_000) }, JobFact::Measured { latency_us: None }]);
+    let answered = |object| JobFact::Answered { object, outcome: Outcome::Done };
     facts.extend([ObjectRef::Log, ObjectRef::StorageNode].map(answered));
     let stored = JobSpec { storage_group: Some("master".into()), ..JobSpec::default() };
     let notes = Noted { storage_node: Some("n".into()), ..Noted::default() };
     let placed = SpecFact { notes: Some(Box::new(notes)), ..spec_fact(JobSpec::default()) };
-    facts.extend([spec_fact(stored), placed].map(|spec| Fact::Spec(Box::new(spec))));
-    facts.extend(["n", ""].map(|node| Fact::NodeFound { node: node.into() }));
+    facts.extend([spec_fact(stored), placed].map(|spec| JobFact::Spec(Box::new(spec))));
+    facts.extend(["n", ""].map(|node| JobFact::NodeFound { node: node.into() }));
     facts
 }
 
-/// Events each of which needs format 6.
-pub(super) fn events() -> Vec<Event> {
-    let scaling = scaling(ScalingCondition::Continue);
-    let step = |next| Event::Autoscaled(Box::new(Autoscaled { scaling: None, latency_us: None, next }));
-    let whole = Autoscaled { scaling: Some(scaling), latency_us: Some(9), next: ScalingStep::Rest };
-    STEPS.map(step).into_iter().chain([Event::Autoscaled(Box::new(whole)), Event::NodeDropped]).collect()
+/// Facts about the cluster, each of which needs format 6.
+pub(super) fn cluster_facts() -> Vec<ClusterFact> {
+    let operator = LabelOperator::Exists;
+    let requirement = LabelRequirement { key: "BestEffort".into(), operator, values: vec![] };
+    let scopes = LabelSelector { requirements: vec![requirement] };
+    vec![ClusterFact::Quota(Box::new(QuotaFact { scopes, ..values5::quota() }))]
 }
 
-/// A record of all of them.
-pub(super) fn record() -> Record {
-    Record { facts: facts(), events: events(), ..values::record() }
+/// Events each of which needs format 6.
+pub(super) fn events() -> Vec<JobEvent> {
+    let scaling = scaling(ScalingCondition::Continue);
+    let step = |next| JobEvent::Autoscaled(Box::new(Autoscaled { scaling: None, latency_us: None, next }));
+    let whole = Autoscaled { scaling: Some(scaling), latency_us: Some(9), next: ScalingStep::Rest };
+    STEPS.map(step).into_iter().chain([JobEvent::Autoscaled(Box::new(whole)), JobEvent::NodeDropped]).collect()
+}
+
+/// All of them.
+pub(super) fn contents() -> Contents {
+    Contents { facts: facts(), events: events(), cluster: cluster_facts(), ..Contents::default() }
 }
 
 /// A state with every member that format 6 adds.

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use model::fact::{Adopted, EndRequest};
 use model::{
-    Cause, CauseKind, ContainerEnd, Decision, Event, Fact, GroupSpec, JobFact, JobSpec, Kind, LabelOperator,
+    Cause, CauseKind, ClusterFact, ContainerEnd, Decision, GroupSpec, JobEvent, JobFact, JobSpec, Kind, LabelOperator,
     LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NamespaceFact, NodeFact, NodeRefusal,
-    NodeSelectorTerm, Phase, PodFact, PodHolding, PodPhase, PodRequirements, QueueSpec, ResourceVersion, RestartPolicy,
-    Share, ShareChange, ShareLoss, ShareTarget, Taint, TargetUpdate, Text, Timestamp, Toleration,
+    NodeSelectorTerm, ObjectFact, Phase, PodFact, PodHolding, PodPhase, PodRequirements, QueueEvent, QueueSpec,
+    ResourceVersion, RestartPolicy, Share, ShareChange, ShareLoss, ShareTarget, Taint, TargetUpdate, Text, Timestamp,
+    Toleration,
 };
 
-use super::values::{self, key, spec_fact, stamp};
+use super::values::{self, Contents, key, spec_fact, stamp};
 use super::values4;
 use crate::allocation::Allocation;
 use crate::job::Job;
 use crate::state::State;
-use crate::wire::Record;
 
 fn label(key: &str, operator: LabelOperator, values: &[&str]) -> LabelRequirement {
     LabelRequirement { key: key.into(), operator, values: values.iter().map(|value| (*value).into()).collect() }
@@ -52,14 +52,14 @@ fn namespace() -> NamespaceFact {
 }
 
 /// Facts each of which needs format 7.
-pub(super) fn facts() -> Vec<Fact> {
+pub(super) fn facts() -> Vec<JobFact> {
     let spec = |requirements| {
         let group = GroupSpec { requirements: Some(Arc::new(requirements)), ..GroupSpec::default() };
-        Fact::Spec(Box::new(spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() })))
+        JobFact::Spec(Box::new(spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() })))
     };
     let allocation = |queue| {
         let holds = Some(Box::new(PodHolding { queue, gpus: BTreeMap::from([("nvidia.com/gpu".into(), 4)]) }));
-        Fact::Pod(Box::new(PodFact { holds, ..values::pod(PodPhase::Running) }))
+        JobFact::Pod(Box::new(PodFact { holds, ..values::pod(PodPhase::Running) }))
     };
     let refusal = NodeRefusal { times: 1, until: Timestamp(12), words: "no".into() };
     let refused = BTreeMap::from([("n1".into(), refusal)]);
@@ -67,12 +67,12 @@ pub(super) fn facts() -> Vec<Fact> {
     let mirror = Mirror { limit_paused_at: Some(Timestamp(11)), refused, ..values::mirror() };
     let lost = Mirror { share_loss: Some(Box::new(loss.clone())), ..values::mirror() };
     let change = ShareChange { share: Share::default(), target: None, why: Some(loss) };
-    let adopted = Fact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
+    let adopted = JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     let group = GroupSpec { restart: RestartPolicy::OnNodeLost, ..GroupSpec::default() };
     let on_node_lost = spec_fact(JobSpec { groups: vec![group], ..JobSpec::default() });
     let queue = |selector| {
         let queue = QueueSpec { namespaces: Some(selector), ..values4::queue() };
-        Fact::Spec(Box::new(spec_fact(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })))
+        JobFact::Spec(Box::new(spec_fact(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })))
     };
     let [by_labels, unordered, others] = selectors().map(queue);
     let [_, plain] = values::job_facts();
@@ -82,18 +82,18 @@ pub(super) fn facts() -> Vec<Fact> {
         others,
         spec(requirements()),
         spec(PodRequirements::default()),
-        Fact::Spec(Box::new(on_node_lost)),
-        Fact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
+        JobFact::Spec(Box::new(on_node_lost)),
+        JobFact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
         allocation(Some("q".into())),
         allocation(None),
         adopted,
-        Fact::Adopted(Box::new(Adopted { mirror: lost, ..values::adopted() })),
-        Fact::ShareChanged(Box::new(change)),
-        Fact::WaitReported(Some("no room".into())),
-        Fact::WaitReported(None),
-        Fact::Job(Box::new(JobFact { end_requests: stopped(), ..plain })),
-        Fact::Pod(Box::new(started_again())),
-        Fact::Pod(Box::new(PodFact {
+        JobFact::Adopted(Box::new(Adopted { mirror: lost, ..values::adopted() })),
+        JobFact::ShareChanged(Box::new(change)),
+        JobFact::WaitReported(Some("no room".into())),
+        JobFact::WaitReported(None),
+        JobFact::Object(Box::new(ObjectFact { end_requests: stopped(), ..plain })),
+        JobFact::Pod(Box::new(started_again())),
+        JobFact::Pod(Box::new(PodFact {
             init: values::pod(PodPhase::Pending).containers,
             ..values::pod(PodPhase::Pending)
         })),
@@ -114,51 +114,55 @@ fn started_again() -> PodFact {
     pod
 }
 
-/// Facts of other scopes, each of which needs format 7.
-pub(super) fn cluster_facts() -> Vec<Fact> {
+/// Facts about the cluster, each of which needs format 7.
+pub(super) fn cluster_facts() -> Vec<ClusterFact> {
     let taint = |value: &str| Taint { key: "team".into(), value: value.into(), effect: "NoSchedule".into() };
     let node = values::node();
     let allocatable = BTreeMap::from([("memory".into(), 8000)]);
     vec![
-        Fact::Node(Box::new(NodeFact { taints: vec![taint("x"), taint("")], ..node.clone() })),
-        Fact::Node(Box::new(NodeFact { allocatable, ..node })),
-        Fact::ForeignUse {
+        ClusterFact::Node(Box::new(NodeFact { taints: vec![taint("x"), taint("")], ..node.clone() })),
+        ClusterFact::Node(Box::new(NodeFact { allocatable, ..node })),
+        ClusterFact::ForeignUse {
             node: "n1".into(),
             gpus: BTreeMap::new(),
             requests: BTreeMap::from([("cpu".into(), 1500), ("pods".into(), 1000)]),
         },
-        Fact::Namespace(Box::new(namespace())),
-        Fact::Namespace(Box::new(NamespaceFact { labels: BTreeMap::new(), ..namespace() })),
-        Fact::NamespaceGone { name: "ns".into() },
-        Fact::Relisted { kind: Kind::Namespace, of: None, rv: ResourceVersion(5) },
+        ClusterFact::Namespace(Box::new(namespace())),
+        ClusterFact::Namespace(Box::new(NamespaceFact { labels: BTreeMap::new(), ..namespace() })),
+        ClusterFact::NamespaceGone { name: "ns".into() },
+        ClusterFact::Relisted { kind: Kind::Namespace, of: None, rv: ResourceVersion(5) },
     ]
 }
 
 /// Events each of which needs format 7.
-pub(super) fn events() -> Vec<Event> {
+pub(super) fn events() -> Vec<JobEvent> {
+    vec![JobEvent::Decided(Box::new(Decision::End {
+        phase: Phase::Failed,
+        cause: Cause {
+            kind: CauseKind::EndRequested(EndRequest::Stopped),
+            slots: Vec::new(),
+            message: "stopped by its user: s".into(),
+        },
+        clean: true,
+        live_only: true,
+    }))]
+}
+
+/// Events of the queues, each of which needs format 7.
+pub(super) fn queue_events() -> Vec<QueueEvent> {
     let loss = ShareLoss { job: Some("ns/j".into()), ..ShareLoss::of(LossKind::Reclaimed) };
     let target = ShareTarget { share: Share::default(), why: Some(loss.clone()) };
     let change = ShareChange { share: Share::default(), target: None, why: Some(loss) };
     vec![
-        Event::WaitsReported { jobs: vec![(key(), Some("no room".into())), (key(), None)] },
-        Event::Allocated(Box::new(TargetUpdate { targets: vec![(key(), target)], memory: "".into() })),
-        Event::Shared { changes: vec![(key(), change)] },
-        Event::Decided(Box::new(Decision::End {
-            phase: Phase::Failed,
-            cause: Cause {
-                kind: CauseKind::EndRequested(EndRequest::Stopped),
-                slots: Vec::new(),
-                message: "stopped by its user: s".into(),
-            },
-            clean: true,
-            live_only: true,
-        })),
+        QueueEvent::WaitsReported { jobs: vec![(key(), Some("no room".into())), (key(), None)] },
+        QueueEvent::Allocated(Box::new(TargetUpdate { targets: vec![(key(), target)], memory: "".into() })),
+        QueueEvent::Shared { changes: vec![(key(), change)] },
     ]
 }
 
-/// A record of all of them.
-pub(super) fn record() -> Record {
-    Record { facts: facts().into_iter().chain(cluster_facts()).collect(), events: events(), ..values::record() }
+/// All of them.
+pub(super) fn contents() -> Contents {
+    Contents { facts: facts(), events: events(), cluster: cluster_facts(), queues: (Vec::new(), queue_events()) }
 }
 
 /// A state with every member that format 7 adds.

@@ -14,7 +14,8 @@ use super::spec::{OwnedRef, RestartScope};
 use super::{forms, is_default};
 
 forms! {
-    Event: model::Event,
+    QueueEvent: model::QueueEvent,
+    JobEvent: model::JobEvent,
     Replacement: model::Replacement,
     Decision: model::Decision,
     Cause: model::Cause,
@@ -26,8 +27,30 @@ forms! {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Event")]
-pub(crate) enum Event {
+#[serde(remote = "model::QueueEvent")]
+pub(crate) enum QueueEvent {
+    Allocated(#[serde_as(as = "Box<TargetUpdate>")] Box<model::TargetUpdate>),
+    Shared {
+        #[serde_as(as = "Vec<(_, ShareChange)>")]
+        changes: Vec<(model::JobKey, model::ShareChange)>,
+    },
+    Reported {
+        #[serde_as(as = "Vec<(_, QueueReport)>")]
+        queues: Vec<(model::JobKey, model::QueueReport)>,
+    },
+    WaitsReported {
+        jobs: Vec<(model::JobKey, Option<Text>)>,
+    },
+    Dequeued {
+        job: model::JobKey,
+        turns: Text,
+    },
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::JobEvent")]
+pub(crate) enum JobEvent {
     Fenced,
     PodsPlanned {
         slots: Vec<(SlotId, Incarnation)>,
@@ -80,22 +103,6 @@ pub(crate) enum Event {
     },
     MessageChanged {
         message: Text,
-    },
-    Allocated(#[serde_as(as = "Box<TargetUpdate>")] Box<model::TargetUpdate>),
-    Shared {
-        #[serde_as(as = "Vec<(_, ShareChange)>")]
-        changes: Vec<(model::JobKey, model::ShareChange)>,
-    },
-    Reported {
-        #[serde_as(as = "Vec<(_, QueueReport)>")]
-        queues: Vec<(model::JobKey, model::QueueReport)>,
-    },
-    WaitsReported {
-        jobs: Vec<(model::JobKey, Option<Text>)>,
-    },
-    Dequeued {
-        job: model::JobKey,
-        turns: Text,
     },
     UsersCounted(#[serde_as(as = "UserCounts")] model::UserCounts),
     Autoscaled(#[serde_as(as = "Box<Autoscaled>")] Box<model::Autoscaled>),

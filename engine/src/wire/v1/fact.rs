@@ -16,8 +16,10 @@ use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
 use super::{forms, is_default};
 
 forms! {
-    Fact: model::Fact,
+    ClusterFact: model::ClusterFact,
+    QueueFact: model::QueueFact,
     JobFact: model::JobFact,
+    ObjectFact: model::ObjectFact,
     SpecFact: model::SpecFact,
     PodPhase: model::PodPhase,
     PodFact: model::PodFact,
@@ -41,29 +43,12 @@ forms! {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Fact")]
-pub(crate) enum Fact {
+#[serde(remote = "model::ClusterFact")]
+pub(crate) enum ClusterFact {
     TermBegan {
         term: Term,
     },
     Configured(#[serde_as(as = "Box<Config>")] Box<model::Config>),
-    Job(#[serde_as(as = "Box<JobFact>")] Box<model::JobFact>),
-    Spec(#[serde_as(as = "Box<SpecFact>")] Box<model::SpecFact>),
-    JobGone,
-    Pod(#[serde_as(as = "Box<PodFact>")] Box<model::PodFact>),
-    PodGone {
-        uid: Uid,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        rv: Option<ResourceVersion>,
-    },
-    Service(#[serde_as(as = "Box<ServiceFact>")] Box<model::ServiceFact>),
-    ServiceGone {
-        uid: Uid,
-    },
-    Owned(#[serde_as(as = "Box<OwnedFact>")] Box<model::OwnedFact>),
-    OwnedGone {
-        uid: Uid,
-    },
     Node(#[serde_as(as = "Box<NodeFact>")] Box<model::NodeFact>),
     ForeignUse {
         node: Text,
@@ -88,15 +73,50 @@ pub(crate) enum Fact {
     NamespaceGone {
         name: Text,
     },
-    NodeChanged {
-        name: Text,
-    },
     Relisted {
         #[serde_as(as = "Kind")]
         kind: model::Kind,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         of: Option<Text>,
         rv: ResourceVersion,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::QueueFact")]
+pub(crate) enum QueueFact {
+    #[serde(rename = "QueuesAsked")]
+    SchedulingCycle {
+        #[serde(default, skip_serializing_if = "is_default")]
+        round: bool,
+    },
+}
+
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "model::JobFact")]
+pub(crate) enum JobFact {
+    #[serde(rename = "Job")]
+    Object(#[serde_as(as = "Box<ObjectFact>")] Box<model::ObjectFact>),
+    Spec(#[serde_as(as = "Box<SpecFact>")] Box<model::SpecFact>),
+    #[serde(rename = "JobGone")]
+    Gone,
+    Pod(#[serde_as(as = "Box<PodFact>")] Box<model::PodFact>),
+    PodGone {
+        uid: Uid,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rv: Option<ResourceVersion>,
+    },
+    Service(#[serde_as(as = "Box<ServiceFact>")] Box<model::ServiceFact>),
+    ServiceGone {
+        uid: Uid,
+    },
+    Owned(#[serde_as(as = "Box<OwnedFact>")] Box<model::OwnedFact>),
+    OwnedGone {
+        uid: Uid,
+    },
+    NodeChanged {
+        name: Text,
     },
     Answered {
         #[serde_as(as = "ObjectRef")]
@@ -110,11 +130,6 @@ pub(crate) enum Fact {
     },
     Due,
     Adopted(#[serde_as(as = "Box<Adopted>")] Box<model::fact::Adopted>),
-    #[serde(rename = "QueuesAsked")]
-    SchedulingCycle {
-        #[serde(default, skip_serializing_if = "is_default")]
-        round: bool,
-    },
     ShareChanged(#[serde_as(as = "Box<ShareChange>")] Box<model::ShareChange>),
     QueueReported(#[serde_as(as = "Box<QueueReport>")] Box<model::QueueReport>),
     WaitReported(Option<Text>),
@@ -131,8 +146,8 @@ pub(crate) enum Fact {
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::JobFact")]
-pub(super) struct JobFact {
+#[serde(remote = "model::ObjectFact")]
+pub(super) struct ObjectFact {
     rv: ResourceVersion,
     #[serde(default, skip_serializing_if = "is_default")]
     deleting: bool,

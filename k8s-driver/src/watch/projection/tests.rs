@@ -52,7 +52,7 @@ fn facts(registry: &Registry, object: &Value) -> String {
         }
         _ => {
             let api = registry.get(&Resource::of(object)).unwrap();
-            let read = (api.job_fact(object), api.spec_fact(object), api.adopt(object));
+            let read = (api.object_fact(object), api.spec_fact(object), api.adopt(object));
             let inputs = api.spec_inputs(object);
             format!("{:?} {read:?} {inputs} {:?}", registry.job_key(object), objects::mirror_stamp(object))
         }

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use model::{GateFact, Keep, ObjectRef, OwnedFact, OwnedRef, Uid};
 
-use super::{Turn, answers};
+use super::answers;
 use crate::job::{Job, Owned};
+use crate::record_context::RecordContext;
 
-impl Turn<'_> {
+impl RecordContext<'_> {
     pub(super) fn owned(&self, job: &mut Job, fact: &OwnedFact) {
         answers::forget(job, &ObjectRef::Owned(fact.object.clone()), self.stamp);
         let owned = job.owned.entry(fact.object.clone()).or_default();

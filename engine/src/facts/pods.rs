@@ -4,15 +4,16 @@ use std::borrow::Cow;
 
 use model::{ObjectRef, Phase, PodFact, PodPhase, ResourceVersion, SlotId, Stamp, Timestamp, Uid};
 
-use super::{Moves, Turn, answers};
+use super::{Moves, answers};
 use crate::job::{Job, PendingDeletion, Pod};
+use crate::record_context::RecordContext;
 use crate::slots;
 use crate::text::share;
 
 /// Maximum number of uids kept per job of pods that were gone before they were known.
 const MAX_DEAD: usize = 64;
 
-impl Turn<'_> {
+impl RecordContext<'_> {
     pub(super) fn pod(&self, job: &mut Job, fact: &PodFact, moves: &mut Moves) {
         let uid = &fact.uid;
         let id = fact.slot.as_ref().filter(|id| job.slot(id).is_some()).cloned();

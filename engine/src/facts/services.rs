@@ -2,12 +2,13 @@
 
 use model::{ObjectRef, ServiceFact, Uid};
 
-use super::{Turn, answers};
+use super::answers;
 use crate::job::{Job, Service};
+use crate::record_context::RecordContext;
 use crate::slots;
 use crate::text::share;
 
-impl Turn<'_> {
+impl RecordContext<'_> {
     pub(super) fn service(&self, job: &mut Job, fact: &ServiceFact) {
         let deletion = job.services.get(&fact.uid).and_then(|s| s.deletion.clone());
         let mut service = Service {
