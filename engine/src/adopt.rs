@@ -17,7 +17,7 @@ const MAX_WAIT_UIDS: usize = 64;
 /// Maximum number of slots whose back-off the mirror names; of more, the last one stands for the whole job.
 const MAX_SLOT_RETRIES: usize = 64;
 
-/// Resets `job` to what its object tells.
+/// Resets `job` to what its object shows.
 pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestamp) {
     let mirror = &adopted.mirror;
     // The index of deadlines holds the old one until the record is finished.
@@ -169,19 +169,19 @@ impl Job {
             .chain(self.planned_pods.iter().cloned())
             .chain(deleting);
         let mut all = BTreeMap::new();
-        let mut told = BTreeMap::new();
+        let mut shown = BTreeMap::new();
         for id in waiting {
             let restarts = self.groups.get(&id.group).map_or(0, |g| g.restarts);
             if let Some(count) = self.slot(&id).and_then(|s| s.count) {
                 all.insert(id.to_string(), count);
                 if count != restarts {
-                    told.insert(id.to_string(), count);
+                    shown.insert(id.to_string(), count);
                 }
             }
         }
         // A count that is its group's differs from it only once another restart comes before the pod: a loss worth taking
         // where whole groups are replaced, for a mirror of bounded size.
-        if all.len() > MAX_WAIT_UIDS { told } else { all }
+        if all.len() > MAX_WAIT_UIDS { shown } else { all }
     }
 
     /// Names the deleting pods of groups that are deleted as a whole by one incarnation each.

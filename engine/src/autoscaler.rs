@@ -27,7 +27,7 @@ pub struct JobAutoscaler {
     pub measured: Measurement,
     /// Set while the number of pods is to be written into the job's spec.
     pub resizes: bool,
-    /// Number of times that somebody else wrote the number before.
+    /// Number of times that another client wrote the number before.
     pub reverts: u32,
 }
 
@@ -72,7 +72,7 @@ impl Job {
         self.elastic().is_none() || self.groups.get(&settings.group).is_none_or(|group| self.is_current(group))
     }
 
-    /// Returns the pod whose log tells how long a step takes: the first one of the group, while it runs.
+    /// Returns the pod whose log shows how long a step takes: the first one of the group, while it runs.
     pub(crate) fn measured_pod(&self) -> Option<&Pod> {
         let (settings, _) = settings(self.spec()?)?;
         let pod = self.pods.get(self.groups.get(&settings.group)?.slot(0)?.pod.as_ref()?)?;
@@ -109,7 +109,7 @@ impl Job {
         let own = &mut **own;
         let is_back = replicas == own.scaling.last && replicas != own.scaling.replicas;
         match before {
-            // Taken from the object: the status tells a number that the spec does not have yet.
+            // Taken from the object: the status shows a number that the spec does not have yet.
             None => own.resizes = is_back && own.scaling.last > 0,
             Some(before) if before == replicas => {}
             Some(_) => {

@@ -3,7 +3,7 @@
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
 //! [`endings`] (with [`last_failures`]), [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`], [`autoscale`]; [`report`] says what the pods of a group come to.
-//! [`observed`] decides jobs whose pods another controller creates, [`crate::users`] what an object tells of the jobs made of it.
+//! [`observed`] decides jobs whose pods another controller creates, [`crate::users`] what an object shows of the jobs that reference it.
 
 mod autoscale;
 mod endings;
@@ -84,7 +84,7 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<JobEvent> {
     if let Some((phase, ..)) = job.ending() {
         return endings::proceed(job, phase);
     }
-    // An edit that cannot be accepted is reported; the job goes on with the spec before.
+    // An edit that cannot be accepted is reported; the job keeps the previous spec.
     let Some(spec) = job.spec() else {
         return endings::unacceptable(job).unwrap_or_else(|| reconcile::without_spec(job));
     };
@@ -135,7 +135,7 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<JobEvent> {
     if let Some(events) = refresh::renew(job, spec) {
         return events;
     }
-    if let Some(events) = restarts::misshapen(job, spec) {
+    if let Some(events) = restarts::outdated(job, spec) {
         return events;
     }
     if let Some(events) = job.unplaced(context.now) {

@@ -69,7 +69,7 @@ impl State {
         let is_blocked = |group: &Text| !has_share || (!is_admitted && !job.runs_once(group));
         for slot in &job.planned_pods {
             commands.push(match job.slot(slot) {
-                // The mirror tells a pod's place before the pod is created, and another system has admitted it.
+                // The mirror shows a pod's place before the pod is created, and another system has admitted it.
                 Some(state) if !state.cancelled && is_blocked(&slot.group) => continue,
                 Some(state) if !state.cancelled => {
                     let restarts = job.groups.get(&slot.group).map_or(0, |g| g.restarts);
@@ -224,7 +224,7 @@ impl Job {
         Some(run.map_or_else(|| digest.clone(), |run| Text::from(format!("{digest}-{run}"))))
     }
 
-    /// Returns true for a job that succeeded while what is made of its success does not exist: that may tell of its pods.
+    /// Returns true for a job that succeeded while what is made of its success does not exist: that may report its pods.
     fn left_nothing_yet(&self) -> bool {
         let is_missing = |owned: &OwnedSpec| {
             let is_refused = self

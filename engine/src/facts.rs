@@ -44,7 +44,7 @@ impl State {
             JobFact::Object(fact) => spec::object(job, fact),
             JobFact::Spec(fact) => context.spec(job, fact),
             JobFact::Gone => {
-                // No mirror tells its share any more. Its pods count as long as they are there.
+                // No mirror shows its share any more. Its pods count as long as they are there.
                 job.allocation = Allocation { gated: job.allocation.gated, ..Allocation::default() };
                 job.gone = true;
                 job.orphan_since = Some(at);

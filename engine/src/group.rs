@@ -36,7 +36,7 @@ pub struct Group {
     /// Wanted slots whose pods failed for good.
     pub lost: BTreeSet<u32>,
     /// Wanted slots whose pod was made in another shape than the group's present one.
-    pub misshapen: BTreeSet<u32>,
+    pub outdated: BTreeSet<u32>,
     /// Last completed run of a group whose pods run once: the shape of the pods that succeeded.
     pub achieved: Option<Text>,
 }
@@ -117,7 +117,7 @@ pub struct Slot {
     pub service_planned: bool,
     /// Failures so far per kind of cause, for the back-off.
     pub failures: BTreeMap<model::CauseKind, u32>,
-    /// Uid of the pod that last left it, so that late news of it is told from a new pod.
+    /// Uid of the pod that last left it, so that late news of it is distinguished from a new pod.
     pub last_gone: Option<Uid>,
     /// Version as of which that pod was not shown any more; zero where that is not known. Later news of it is not late.
     pub last_gone_rv: ResourceVersion,
@@ -132,8 +132,8 @@ pub struct Slot {
 impl Group {
     /// The sets of indices of its slots.
     pub(crate) fn sets_mut(&mut self) -> [&mut BTreeSet<u32>; 6] {
-        let Self { missing, missing_services, done, to_evaluate, lost, misshapen, .. } = self;
-        [missing, missing_services, done, to_evaluate, lost, misshapen]
+        let Self { missing, missing_services, done, to_evaluate, lost, outdated, .. } = self;
+        [missing, missing_services, done, to_evaluate, lost, outdated]
     }
 
     /// Holds the next pod of a slot back. A longer back-off that it waits for already stays.

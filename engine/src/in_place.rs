@@ -55,7 +55,7 @@ impl Job {
             RestartStep::Mark(mark) => Some((pod.fact.uid.clone(), mark)),
             RestartStep::Create(_) | RestartStep::Delete(_) | RestartStep::Recreate | RestartStep::Wait => None,
         };
-        // The first object tells whether the cluster serves its type.
+        // The first object shows whether the cluster serves its type.
         let most = if self.knows_restarts() { usize::MAX } else { 1 };
         pods.into_iter().filter_map(mark).take(most).collect()
     }

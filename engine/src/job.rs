@@ -138,7 +138,7 @@ pub struct Job {
     pub progress: Option<Box<Progress>>,
     /// Speed samples of jobs that have ended, by category and resource; of a queue object only.
     pub speed_samples: Vec<SpeedSample>,
-    /// Counts of the jobs that are made of its object, as that tells them.
+    /// Counts of the jobs that reference its object, as that shows them.
     pub users: UserCounts,
     /// Time of its turn, where it waits for one before it begins.
     pub dequeued_at: Option<Timestamp>,
@@ -247,7 +247,7 @@ impl Job {
         errors.filter(|errors| !errors.is_empty())
     }
 
-    /// Returns the objects that the latest spec is made of and that cannot be used.
+    /// Returns the objects that the latest spec references and that cannot be used.
     pub fn missing(&self) -> &[Missing] {
         self.spec.as_ref().map_or(&[], |spec| &spec.missing)
     }

@@ -1,4 +1,4 @@
-//! Holds what is known of nodes, and tells which of their pods are lost or to be evaluated.
+//! Holds what is known of nodes, and shows which of their pods are lost or to be evaluated.
 //!
 //! Knows no job. Tests: the scenarios of lost nodes and GPU faults.
 

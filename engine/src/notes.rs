@@ -102,7 +102,7 @@ impl Job {
             let pod = slot.pod.as_ref().and_then(|uid| self.pods.get(uid));
             slot.done || pod.is_some_and(|pod| stays(pod))
         };
-        group.misshapen.is_empty() && group.slots.iter().all(has_pod)
+        group.outdated.is_empty() && group.slots.iter().all(has_pod)
     }
 
     /// Returns the protected pods that others delete. Their finalizers are removed once a checkpoint is written.

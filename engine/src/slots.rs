@@ -55,7 +55,7 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     let ignores_leaving = spec.is_some_and(|spec| spec.phase_rules.ignores_leaving);
     let Some(group) = groups.get_mut(&id.group) else { return };
     let Group {
-        slots, counters, missing, missing_services, done, to_evaluate, grown_from, grown, lost, misshapen, ..
+        slots, counters, missing, missing_services, done, to_evaluate, grown_from, grown, lost, outdated, ..
     } = &mut **group;
     let Some(slot) = usize::try_from(id.index).ok().and_then(|n| slots.get_mut(n)) else { return };
     let pod = slot.pod.as_ref().and_then(|uid| pods.get(uid));
@@ -82,12 +82,12 @@ pub(crate) fn refresh(job: &mut Job, id: &SlotId, node_view: &NodeView<'_>) {
     };
     set_membership(to_evaluate, id.index, pod.is_some_and(|pod| evaluates(pod)));
     set_membership(lost, id.index, slot.lost);
-    set_membership(misshapen, id.index, pod.is_some_and(|pod| is_misshapen(pod, shape, once)));
+    set_membership(outdated, id.index, pod.is_some_and(|pod| is_outdated(pod, shape, once)));
 }
 
-/// Returns true if a pod that goes on was made in another shape than the group's present one. A pod whose shape is not told
+/// Returns true if a pod that continues was made in another shape than the group's present one. A pod whose shape is not reported
 /// was made by another operator, and stays as it is. One that ran once, in another run, makes room even if it has ended.
-fn is_misshapen(pod: &Pod, shape: Option<&Text>, once: bool) -> bool {
+fn is_outdated(pod: &Pod, shape: Option<&Text>, once: bool) -> bool {
     let differs = shape.is_some_and(|wanted| pod.fact.shape.as_ref().is_some_and(|shape| shape != wanted));
     differs && !pod.is_leaving() && (once || !pod.fact.phase.is_terminal())
 }
@@ -134,7 +134,7 @@ fn needs_evaluation(pod: &Pod, gpus: bool, node_view: &NodeView<'_>) -> bool {
     }
 }
 
-/// Returns true if a main container of a pod has ended, while the pod goes on.
+/// Returns true if a main container of a pod has ended, while the pod continues.
 fn has_ended_main(pod: &Pod) -> bool {
     let is_ended = |c: &model::ContainerFact| c.main && matches!(c.state, ContainerState::Terminated(_));
     !pod.is_leaving() && !pod.fact.phase.is_terminal() && pod.fact.containers.iter().any(is_ended)
@@ -157,10 +157,10 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, context: &RecordContext
     }
     for wanted in &spec.groups {
         let group = job.groups.entry(wanted.name.clone()).or_default();
-        // Of an adopted job its mirror may tell the number before.
+        // Of an adopted job its mirror may show the number before.
         let was_known = edited || group.replicas > 0;
-        resize(group, wanted.replicas, was_known && context.behaviour.tells_growth());
-        // Of an adopted job its mirror tells the slots whose pods failed for good, those included that were scaled away meanwhile.
+        resize(group, wanted.replicas, was_known && context.behaviour.records_growth());
+        // Of an adopted job its mirror shows the slots whose pods failed for good, those included that were scaled away meanwhile.
         let lost = group.lost.len();
         group.lost.retain(|index| *index < wanted.replicas);
         if group.lost.len() < lost {
@@ -171,7 +171,7 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, context: &RecordContext
                 slot.lost = true;
             }
         }
-        // New pods must be told from those that an adopted mirror still waits for.
+        // New pods must be distinguished from those that an adopted mirror still waits for.
         if let Some(below) = job.waits_below.get(&wanted.name) {
             for slot in &mut group.slots {
                 slot.incarnation = slot.incarnation.max(model::Incarnation(below.0.saturating_sub(1)));
@@ -253,7 +253,7 @@ pub(crate) fn refresh_group(job: &mut Job, name: &Text, node_view: &NodeView<'_>
     }
 }
 
-fn resize(group: &mut Group, replicas: u32, tells_growth: bool) {
+fn resize(group: &mut Group, replicas: u32, records_growth: bool) {
     let len = usize::try_from(replicas).unwrap_or(usize::MAX);
     let Group { slots, counters, grown, grown_from, past, .. } = &mut *group;
     if slots.len() > len {
@@ -268,7 +268,7 @@ fn resize(group: &mut Group, replicas: u32, tells_growth: bool) {
             set.retain(|index| *index < replicas);
         }
     }
-    if tells_growth && group.restarts > 0 && group.replicas < replicas {
+    if records_growth && group.restarts > 0 && group.replicas < replicas {
         group.grown_from.get_or_insert(group.replicas);
     }
     if group.grown_from.is_some_and(|from| from >= replicas) {

@@ -41,8 +41,8 @@ impl Behaviour {
         self.0 >= 2
     }
 
-    /// Returns whether pods that a group grew by after a restart are told from those of the restart.
-    pub(crate) const fn tells_growth(self) -> bool {
+    /// Returns whether pods that a group grew by after a restart are distinguished from those of the restart.
+    pub(crate) const fn records_growth(self) -> bool {
         self.0 >= 2
     }
 
@@ -70,9 +70,9 @@ pub struct State {
     pub jobs: Jobs,
     /// Nodes by name.
     pub nodes: BTreeMap<Text, Node>,
-    /// GPUs that pods of others hold, by node and resource. Told while a queue counts them.
+    /// GPUs that pods of others hold, by node and resource. Reported while a queue counts them.
     pub foreign: BTreeMap<Text, BTreeMap<Text, u32>>,
-    /// Other resources that pods without a place request, by node and resource, in thousandths of their units. Told with
+    /// Other resources that pods without a place request, by node and resource, in thousandths of their units. Reported with
     /// [`Self::foreign`].
     pub foreign_requests: BTreeMap<Text, BTreeMap<Text, u64>>,
     /// resourceVersion of the newest list of each whole kind; 0 before the first.

@@ -18,7 +18,7 @@ pub const DROPPED: &str =
 /// The node that was searched for a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobStorage {
-    /// The node; empty where the pod may run on any. `None` in a term that did not search: the note on the object tells it.
+    /// The node; empty where the pod may run on any. `None` in a term that did not search: the note on the object shows it.
     pub found: Option<Text>,
     /// Since when the pod for that node waits to be placed.
     pub unplaced_since: Option<Timestamp>,
@@ -66,7 +66,7 @@ impl Job {
     /// Returns the node that is to be written on the job's object; `None` where it stands there, or cannot be written.
     pub(crate) fn unwritten_node(&self) -> Option<&Text> {
         let found = self.found_node()?;
-        // A pod that is bound to the node goes first: without the log nothing but the note tells that it waits for it.
+        // A pod that is bound to the node goes first: without the log nothing but the note shows that it waits for it.
         let waits = found.is_empty() && !self.deleting_pods.is_empty();
         let noted = self.noted().and_then(|noted| noted.storage_node.as_deref()).unwrap_or_default();
         (!waits && noted != &**found && !self.is_refused(&ObjectRef::Notes)).then_some(found)

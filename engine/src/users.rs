@@ -1,6 +1,6 @@
-//! Users: the jobs whose specs are made of another job's object, counted for that object.
+//! Users: the jobs whose specs reference another job's object, counted for that object.
 //!
-//! Derived from the jobs at the end of each record; never stored. What an object tells of its users is recorded when it changes. Must
+//! Derived from the jobs at the end of each record; never stored. The counts that an object shows are recorded when it changes. Must
 //! not know an API. Tests: the scenarios of TorchrunQueue.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +16,15 @@ type Name = (Text, Text, Text);
 /// Jobs that are made of other objects, and the counts of each object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Users {
-    /// Each job that is made of others, with what it counts as.
+    /// Each job that references others, with what it counts as.
     jobs: BTreeMap<JobKey, User>,
     /// Sums by object. The object may not exist.
     counts: BTreeMap<Name, UserCounts>,
-    /// Objects that tell their counts.
+    /// Objects that show their counts.
     telling: BTreeSet<JobKey>,
 }
 
-/// A job that is made of others.
+/// A job that references others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct User {
     needs: BTreeSet<(Text, Text)>,
@@ -61,8 +61,8 @@ fn counts_of(job: &Job) -> UserCounts {
 impl Users {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
-        let tells = job.is_some_and(|job| job.known && !job.gone && job.spec().is_some_and(|spec| spec.counts_users));
-        if !tells {
+        let shows = job.is_some_and(|job| job.known && !job.gone && job.spec().is_some_and(|spec| spec.counts_users));
+        if !shows {
             self.telling.remove(key);
         } else if !self.telling.contains(key) {
             self.telling.insert(key.clone());
@@ -83,7 +83,7 @@ impl Users {
         }
     }
 
-    /// Adds what a job counts as to each object that it is made of, or takes it away.
+    /// Adds what a job counts as to each object that it references, or takes it away.
     fn add(&mut self, key: &JobKey, user: &User, sum: fn(u32, u32) -> u32) {
         for (kind, name) in &user.needs {
             let name = (key.namespace.clone(), kind.clone(), name.clone());
@@ -104,30 +104,33 @@ impl Users {
 }
 
 impl State {
-    /// Returns the counts of the jobs that are made of an object.
+    /// Returns the counts of the jobs that reference an object.
     pub(crate) fn user_counts(&self, key: &JobKey) -> UserCounts {
         let name = (key.namespace.clone(), key.kind.clone(), key.name.clone());
         self.users.counts.get(&name).copied().unwrap_or_default()
     }
 
-    /// Returns the number of jobs that have not ended and are made of an object.
+    /// Returns the number of jobs that have not ended and reference an object.
     pub(crate) fn needed_by(&self, key: &JobKey) -> u32 {
         let counts = self.user_counts(key);
         counts.pending.saturating_add(counts.running)
     }
 
-    /// Returns the objects whose users are others than they tell.
+    /// Returns the objects whose users are others than they show.
     pub fn with_changed_users(&self) -> impl Iterator<Item = &JobKey> {
-        self.users.telling.iter().filter(|key| self.jobs.live(key).is_some_and(|job| self.tells_otherwise(key, job)))
+        self.users
+            .telling
+            .iter()
+            .filter(|key| self.jobs.live(key).is_some_and(|job| self.differs_from_reported(key, job)))
     }
 
-    fn tells_otherwise(&self, key: &JobKey, job: &Job) -> bool {
+    fn differs_from_reported(&self, key: &JobKey, job: &Job) -> bool {
         job.users != self.user_counts(key)
     }
 
-    /// Decides what an object tells of its users.
+    /// Decides the counts that an object shows.
     pub(crate) fn count_users(&self, key: &JobKey, job: &Job) -> Option<JobEvent> {
-        let tells = job.spec().is_some_and(|spec| spec.counts_users) && self.tells_otherwise(key, job);
-        tells.then(|| JobEvent::UsersCounted(self.user_counts(key)))
+        let shows = job.spec().is_some_and(|spec| spec.counts_users) && self.differs_from_reported(key, job);
+        shows.then(|| JobEvent::UsersCounted(self.user_counts(key)))
     }
 }

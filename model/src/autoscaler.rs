@@ -35,7 +35,7 @@ pub enum ScalingCondition {
 pub struct Scaling {
     /// Its condition.
     pub condition: ScalingCondition,
-    /// Set while it goes on.
+    /// Set while it continues.
     pub continues: bool,
     /// Number of pods that it set last.
     pub replicas: u32,
@@ -64,7 +64,7 @@ pub enum ScalingStep {
     ReadLog,
     /// Judges what was read.
     Judge {
-        /// Time that one step of the training took, in microseconds; `None` where the log did not tell one.
+        /// Time that one step of the training took, in microseconds; `None` where the log did not show one.
         latency_us: Option<u64>,
     },
     /// Waits until the pods that were started for another number are replaced.

@@ -29,7 +29,7 @@ pub struct Config {
     pub gpu_faults: Vec<String>,
     /// Restarts of a group whose spec names no limit; `None`: unlimited.
     pub restart_limit: Option<u32>,
-    /// Time after a first failed pod in which failures of other pods are waited for, so that the cause is told from what
+    /// Time after a first failed pod in which failures of other pods are waited for, so that the cause is distinguished from what
     /// followed. 0: none.
     pub failure_window_ms: u64,
     /// Set if jobs that name no queue are not held back until the nodes have room for all their GPUs.

@@ -12,9 +12,9 @@ use crate::selector::LabelSelector;
 pub struct Coordination {
     /// Name of its queue.
     pub queue: Text,
-    /// Priority that it tells itself, higher first; `None`: that of its class.
+    /// Priority that it sets itself, higher first; `None`: that of its class.
     pub priority: Option<i32>,
-    /// Name of the PriorityClass that tells its priority; 0 where there is none.
+    /// Name of the PriorityClass that names its priority; 0 where there is none.
     pub class: Option<Text>,
     /// Number of its tasks.
     pub tasks: u32,

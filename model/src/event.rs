@@ -31,7 +31,7 @@ impl Event {
 /// Something decided of the queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QueueEvent {
-    /// The queues decided targets. Only changes are told.
+    /// The queues decided targets. Only changes are reported.
     Allocated(Box<TargetUpdate>),
     /// Shares that the queues changed.
     Shared {
@@ -114,7 +114,7 @@ pub enum JobEvent {
     },
     /// A restart or an ending.
     Decided(Box<Decision>),
-    /// Failed pods are replaced, each by itself, while the others go on.
+    /// Failed pods are replaced, each by itself, while the others continue.
     Replaced {
         /// Their group, which is charged.
         group: Text,
@@ -145,7 +145,7 @@ pub enum JobEvent {
         /// Why, in words.
         message: Option<Text>,
     },
-    /// The jobs that are made of this object were counted anew.
+    /// The jobs that reference this object were counted again.
     UsersCounted(UserCounts),
     /// The autoscaler took a step.
     Autoscaled(Box<Autoscaled>),

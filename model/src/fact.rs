@@ -179,7 +179,7 @@ pub enum JobFact {
         /// Its name.
         name: Text,
     },
-    /// The API answered a call in a way that no observed object tells.
+    /// The API answered a call in a way that no observed object shows.
     Answered {
         /// The object the call was about.
         object: ObjectRef,
@@ -207,12 +207,12 @@ pub enum JobFact {
     Dequeued,
     /// The log of a pod was read.
     Measured {
-        /// Time that one step of the training took, in microseconds; `None` where the log does not tell one.
+        /// Time that one step of the training took, in microseconds; `None` where the log does not show one.
         latency_us: Option<u64>,
     },
     /// A node with free storage was searched for.
     NodeFound {
-        /// The node with the most; empty where no node tells how much it has.
+        /// The node with the most; empty where no node shows how much it has.
         node: Text,
     },
 }

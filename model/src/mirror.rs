@@ -30,7 +30,7 @@ pub struct Mirror {
     pub slot_retry: BTreeMap<String, Timestamp>,
     /// Slots of the group from this index on were added after its last restart.
     pub grown_from: BTreeMap<Text, u32>,
-    /// Number of replicas of the group, where it was restarted: what it grows by later is told from that.
+    /// Number of replicas of the group, where it was restarted: what it grows by later is distinguished from that.
     pub replicas: BTreeMap<Text, u32>,
     /// Time since which the job waits for containers to be created.
     pub first_creating_at: Option<Timestamp>,
@@ -56,7 +56,7 @@ pub struct Mirror {
     pub round_at: Option<Timestamp>,
     /// Last completed run of each group whose pods run once.
     pub achieved: BTreeMap<Text, Text>,
-    /// Places that the queues granted. A pod is created only once the mirror tells its place.
+    /// Places that the queues granted. A pod is created only once the mirror shows its place.
     pub share: Share,
     /// Queue and GPUs that the places count for; absent when none was ever granted.
     pub charge: Option<Box<Charge>>,

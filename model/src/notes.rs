@@ -61,7 +61,7 @@ pub struct Notes {
     pub requested: Option<Checkpoint>,
     /// Number that is written into the spec, so that the generation of the object grows.
     pub generation: Option<u64>,
-    /// Set if what [`Noted::marked`] tells of is to be written.
+    /// Set if what [`Noted::marked`] reports is to be written.
     pub marked: bool,
     /// [`Noted::restarts`].
     pub restarts: Option<bool>,

@@ -74,9 +74,9 @@ pub struct PodFact {
     pub conditions: Vec<Text>,
     /// Restarts of its containers by the kubelet, init containers included.
     pub restarts: u32,
-    /// The shape it was made in, where its API tells shapes.
+    /// The shape it was made in, where its API shows shapes.
     pub shape: Option<Text>,
-    /// Number of pods that it was told to train with, where its API notes that on it.
+    /// Number of pods that it was started with, where its API notes that on it.
     pub size: Option<Text>,
     /// Other finalizers of a pod that its API's finalizer holds back; `None` for a pod that has not that one.
     pub protected: Option<Vec<Text>>,

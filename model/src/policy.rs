@@ -134,7 +134,7 @@ pub enum RestartScope {
     Replica,
     /// Every pod of the job.
     All,
-    /// Each failed pod by itself, while the others go on. The job's phase follows from the pods that run.
+    /// Each failed pod by itself, while the others continue. The job's phase follows from the pods that run.
     Each,
 }
 

@@ -1,4 +1,4 @@
-//! Queues: what their objects ask for, and what is told of their jobs.
+//! Queues: what their objects ask for, and what is reported of their jobs.
 //!
 //! Plain values. `engine::queues` decides by them; `apis::trainingqueue` reads and writes them.
 
@@ -31,7 +31,7 @@ pub struct QueueSpec {
     pub round_ms: u64,
     /// Set if workers are spread over nodes; else nodes are filled.
     pub spread: bool,
-    /// Set if nothing new is admitted. What runs goes on.
+    /// Set if nothing new is admitted. What runs continues.
     pub paused: bool,
     /// Namespaces whose jobs it admits; `None`: all.
     pub namespaces: Option<LabelSelector>,
@@ -76,7 +76,7 @@ pub enum Reclaim {
     Any,
 }
 
-/// State of a queue, as its object tells it.
+/// State of a queue, as its object shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QueueReport {
     /// Number of jobs that hold a share.
@@ -91,7 +91,7 @@ pub struct QueueReport {
     pub speed_samples: Vec<SpeedSample>,
 }
 
-/// Jobs whose specs are made of one object, as that object tells them.
+/// Jobs whose specs reference one object, as that object shows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UserCounts {
     /// Number of jobs that neither run nor have ended.
@@ -113,6 +113,6 @@ pub struct WaitingJob {
     pub reason: Text,
     /// The reason in words, with numbers.
     pub message: Text,
-    /// Time at which it starts at the latest if nothing else happens, as far as time limits tell it.
+    /// Time at which it starts at the latest if nothing else happens, as far as time limits show it.
     pub expected_start: Option<Timestamp>,
 }

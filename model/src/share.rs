@@ -39,10 +39,10 @@ impl SizeRange {
 /// What becomes of the pods of a job when the queues choose another number of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Resize {
-    /// Pods are added, or those with the highest indices are deleted. The others go on.
+    /// Pods are added, or those with the highest indices are deleted. The others continue.
     #[default]
     InPlace,
-    /// All pods of the job are deleted before the new ones are created: each is told the number of all.
+    /// All pods of the job are deleted before the new ones are created: each is given the number of all.
     Restart,
 }
 
@@ -84,10 +84,10 @@ impl Usage {
 pub struct Demand {
     /// Name of the queue; `None` is the root queue, which has no quota.
     pub queue: Option<Text>,
-    /// Priority that the job tells itself, higher first; `None`: that of its classes.
+    /// Priority that the job sets itself, higher first; `None`: that of its classes.
     pub priority: Option<i32>,
     /// Names of the PriorityClasses of its pod templates, an empty one for templates without; none where no template names any, or
-    /// the job tells its priority.
+    /// the job sets its priority.
     pub classes: BTreeSet<Text>,
     /// Creation time of the job's object.
     pub submitted: Timestamp,

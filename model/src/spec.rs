@@ -62,10 +62,10 @@ pub struct JobSpec {
     pub demand: Option<Demand>,
     /// Settings of the queue that the object is; `None` for a job.
     pub queue: Option<Box<QueueSpec>>,
-    /// Set if another controller creates and deletes the job's pods. They are observed and counted; the job's object tells that
+    /// Set if another controller creates and deletes the job's pods. They are observed and counted; the job's object shows that
     /// controller whether it may have them.
     pub observes_pods: bool,
-    /// Set if its object tells how many jobs are made of it.
+    /// Set if its object shows how many jobs that reference it.
     pub counts_users: bool,
     /// Request to the coordinator; `None` for a job that does not wait for it.
     pub coordination: Option<Box<Coordination>>,

@@ -360,7 +360,7 @@ fn a_list_ends_what_it_does_not_hold() {
 }
 
 #[test]
-fn a_taken_name_is_the_jobs_or_waits_or_is_told() {
+fn a_taken_name_is_the_jobs_or_waits_or_is_reported() {
     let mut state = known(&[]);
     state.begin(stamp(3, 10), Timestamp(2000));
     let gone_job = JobKey { name: "gone".into(), uid: "v".into(), ..key() };

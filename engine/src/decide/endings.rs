@@ -92,8 +92,8 @@ pub(super) fn by_running_restarts(job: &Job, spec: &JobSpec) -> Option<Vec<JobEv
     Some(end(job, spec, Phase::Failed, cause))
 }
 
-/// A first spec that cannot be accepted fails the job, where its API says so. A job that was accepted before goes on, also where
-/// the log that tells its spec is lost.
+/// A first spec that cannot be accepted fails the job, where its API says so. A job that was accepted before continues, also where
+/// the log that shows its spec is lost.
 pub(super) fn unacceptable(job: &Job) -> Option<Vec<JobEvent>> {
     let was_accepted = job.phase != Phase::New || !job.pods.is_empty();
     let latest = job.spec.as_ref().filter(|latest| latest.fatal && !was_accepted)?;
@@ -180,7 +180,7 @@ pub(super) fn by_policy(
     let is_needed = |group: &Text| spec.group(group).is_some_and(|group| group.once);
     let lasting: BTreeSet<&Text> =
         failed.iter().map(|(_, group, ..)| *group).filter(|group| !is_needed(group)).collect();
-    // Without what runs once the job cannot go on.
+    // Without what runs once the job cannot continue.
     if !failed.iter().any(|(_, group, ..)| is_needed(group)) && !decides(&spec.fail, &lasting) {
         return None;
     }

@@ -45,7 +45,7 @@ pub(crate) fn until(job: &Job, window_ms: u64) -> Option<Timestamp> {
         return None;
     }
     let staying = || job.pods.values().map(|pod| &**pod).filter(|pod| !pod.is_leaving());
-    // The end that the container tells survives a lost log. A node's clock may be ahead: it does not lengthen the window.
+    // The end that the container shows survives a lost log. A node's clock may be ahead: it does not lengthen the window.
     let failed_at = |pod: &Pod| match (pod.failed_at, Rank::of(pod).at) {
         (Some(seen), Some(ended)) => Some(seen.min(ended)),
         (seen, _) => seen,

@@ -1,6 +1,6 @@
-//! Halts: the pods of a job go, and it waits without being charged. It goes on as one that was just admitted.
+//! Halts: the pods of a job go, and it waits without being charged. It continues as one that was just admitted.
 //!
-//! Must not delete pods that have ended: their results count when the job goes on.
+//! Must not delete pods that have ended: their results count when the job continues.
 
 use model::{Cause, CauseKind, Decision, JobEvent, JobSpec, LossKind, Outcome, Phase, ShareLoss, Text, Uid};
 
@@ -30,7 +30,7 @@ pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) 
     vec![decided, JobEvent::PhaseChanged { to: Phase::Suspended, message }]
 }
 
-/// Halts a job whose share was taken away, or that did not come whole in time. `None` while it may go on.
+/// Halts a job whose share was taken away, or that did not come whole in time. `None` while it may continue.
 pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let allocation = &job.allocation;
     if !allocation.gated || !spec.groups.iter().any(|group| job.is_gated(group)) {
@@ -60,8 +60,8 @@ pub(super) fn without_share(context: &DecisionContext<'_>, job: &Job, spec: &Job
     Some(halt(job, kind, message))
 }
 
-/// Halts a job that the object of another system does not admit, or no longer does. `None` while it may go on, and while that
-/// object is not there: the creation of it tells whether there is such a system.
+/// Halts a job that the object of another system does not admit, or no longer does. `None` while it may continue, and while that
+/// object is not there: the creation of it shows whether there is such a system.
 pub(super) fn without_admission(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     let why = job.withdrawal()?;
     if !job.has_unended_pods() {

@@ -1,6 +1,6 @@
 //! Decides a job whose pods another controller creates: whether that controller may have them, and what is shown of them.
 //!
-//! The job's object tells the controller: a write of the job's state carries the answer. It must not create or delete a pod, nor
+//! The job's object shows the controller: a write of the job's state carries the answer. It must not create or delete a pod, nor
 //! judge one: the controller restarts and ends them, and reports the end. Tests: the scenarios of `MPIJob`.
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use super::{endings, halts, reconcile};
 use crate::classify::DecisionContext;
 use crate::job::{Job, Pod};
 
-/// Message of a job whose user asks it to wait. Its field `suspend` is no request: it tells what was decided.
+/// Message of a job whose user asks it to wait. Its field `suspend` is no request: it shows what was decided.
 const SUSPENDED: &str = "suspended by an annotation of its user";
 
 /// Decides the job. A job that asks the queues for nothing is left to its controller.
@@ -34,7 +34,7 @@ pub(super) fn rules(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) ->
     halts::without_share(context, job, spec).unwrap_or_else(|| progress(job, spec))
 }
 
-/// Shows whether the job waits, starts or runs. One that runs goes on running while its controller replaces a pod.
+/// Shows whether the job waits, starts or runs. One that runs keeps running while its controller replaces a pod.
 fn progress(job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
     let mut events = Vec::new();
     let share = &job.allocation.share;

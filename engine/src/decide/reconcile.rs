@@ -65,7 +65,7 @@ fn runs(job: &Job, spec: &JobSpec, events: &mut Vec<JobEvent>) {
         let pod = |index: &u32| group.slot(*index)?.pod.as_ref().and_then(|uid| job.pods.get(uid));
         let ended: Vec<u32> =
             (0..wanted.replicas).filter(|_| wanted.drops_succeeded && group.has_run(wanted)).collect();
-        let going = group.misshapen.iter().chain(&ended).filter_map(pod).filter(|pod| !pod.is_leaving());
+        let going = group.outdated.iter().chain(&ended).filter_map(pod).filter(|pod| !pod.is_leaving());
         dropped.extend(going.map(|pod| pod.fact.uid.clone()));
     }
     if !dropped.is_empty() {
@@ -73,7 +73,7 @@ fn runs(job: &Job, spec: &JobSpec, events: &mut Vec<JobEvent>) {
     }
 }
 
-/// Shows why a job without a spec waits: an object that the spec is made of cannot be used. A job that had pods before the log was
+/// Shows why a job without a spec waits: an object that the spec references cannot be used. A job that had pods before the log was
 /// lost is left as it stands until the object is there again.
 pub(super) fn without_spec(job: &Job) -> Vec<JobEvent> {
     let waits = matches!(job.phase, Phase::New | Phase::Pending | Phase::Preparing | Phase::Queued);
@@ -316,7 +316,7 @@ fn by_all_pods(job: &Job, spec: &JobSpec) -> (Phase, Text) {
         Phase::Restarting => restarting_words(job),
         Phase::Running if spec.groups.is_empty() => Text::default(),
         Phase::Running => Text::from("every pod is running"),
-        // Where Creating is no phase of its own, the phase before it tells why containers cannot be created.
+        // Where Creating is no phase of its own, the phase before it shows why containers cannot be created.
         Phase::Queued if !trouble(job).is_empty() => Text::from(trouble(job)),
         Phase::New
         | Phase::Terminating

@@ -23,7 +23,7 @@ pub(super) fn renew(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
             RestartStep::Mark(_) | RestartStep::Wait => {}
         }
     }
-    // The first object tells whether the cluster serves its type.
+    // The first object shows whether the cluster serves its type.
     planned.truncate(if job.knows_restarts() { MAX_AT_ONCE } else { 1 });
     let mut events = Vec::new();
     events.extend((!dropped.is_empty()).then_some(JobEvent::PodsDropped { uids: dropped }));
@@ -46,7 +46,7 @@ pub(crate) fn old_pods<'a>(job: &'a Job, spec: &'a JobSpec) -> Option<(&'a Group
     })?;
     let of_slots = group.slots.iter().filter_map(|slot| job.pods.get(slot.pod.as_ref()?));
     let room = MAX_AT_ONCE.saturating_sub(of_slots.filter(|pod| pod.is_leaving()).count());
-    let old = group.misshapen.iter().filter_map(|index| job.pods.get(group.slot(*index)?.pod.as_ref()?));
+    let old = group.outdated.iter().filter_map(|index| job.pods.get(group.slot(*index)?.pod.as_ref()?));
     let old: Vec<&Pod> = old.map(|pod| &**pod).filter(|pod| !pod.is_leaving()).take(room).collect();
     (!old.is_empty()).then_some((wanted, old))
 }

@@ -1,4 +1,4 @@
-//! Replaces failed pods, each by itself, while the others go on; pods that failed for good are lost.
+//! Replaces failed pods, each by itself, while the others continue; pods that failed for good are lost.
 //!
 //! Only groups of [`RestartScope::Each`]. All pods that failed in one turn are replaced together, so that a lost node costs one
 //! record. Must not end the job but by its budget, which a replacement would exceed.
@@ -69,7 +69,7 @@ fn of_group<'a>(context: &DecisionContext<'_>, job: &'a Job, spec: &GroupSpec) -
             PodOutcome::Failed { kind, restartable: true, .. } if open() => failed.replaced.push((*index, pod, kind)),
             PodOutcome::Retry if open() => failed.replaced.push((*index, pod, CauseKind::CreationFailed)),
             PodOutcome::Failed { kind, .. } => failed.lost.push((*index, pod, kind)),
-            // A pod whose state is not known may go on: it is judged once its node is lost, or says more.
+            // A pod whose state is not known may continue: it is judged once its node is lost, or says more.
             PodOutcome::Retry | PodOutcome::Fine => {}
         }
     }

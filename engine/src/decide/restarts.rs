@@ -52,12 +52,12 @@ pub(super) fn next_try(
 }
 
 /// Restarts a group some of whose pods were made for another number of replicas. No failure is charged.
-pub(super) fn misshapen(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
+pub(super) fn outdated(job: &Job, spec: &JobSpec) -> Option<Vec<JobEvent>> {
     if job.elastic().is_some() {
         // Its old pods are replaced by [`super::refresh`].
         return None;
     }
-    let of = |group: &model::GroupSpec| Some((group.name.clone(), *job.groups.get(&group.name)?.misshapen.first()?));
+    let of = |group: &model::GroupSpec| Some((group.name.clone(), *job.groups.get(&group.name)?.outdated.first()?));
     let (group, index) = spec.groups.iter().filter(|group| !group.once).find_map(of)?;
     let wanted = spec.group(&group)?;
     let slot = SlotId { group: group.clone(), index };

@@ -84,7 +84,7 @@ impl RecordContext<'_> {
     }
 }
 
-/// Deletes the pods that have not ended. Ended ones stay: they tell what was reached. Pods that run once go on. Pods that another
+/// Deletes the pods that have not ended. Ended ones stay: they show what was reached. Pods that run once continue. Pods that another
 /// controller created are deleted by that one.
 fn halt(job: &mut Job, stamp: Stamp, node_view: &NodeView<'_>) {
     forget_delays(job);

@@ -30,8 +30,8 @@ impl RecordContext<'_> {
         let (at, stamp, behaviour) = (self.at, self.stamp, self.behaviour);
         let is_admitted = |job: &Job| !(behaviour.pauses_limits() && job.waits_for_admission());
         // Beside the decision it follows from, a change of phase needs no words of its own.
-        let told = job.trail.back().is_some_and(|last| last.stamp == stamp);
-        let words = if message.is_empty() || told { String::new() } else { format!(": {message}") };
+        let reported = job.trail.back().is_some_and(|last| last.stamp == stamp);
+        let words = if message.is_empty() || reported { String::new() } else { format!(": {message}") };
         job.note(stamp, at, format!("{:?} -> {phase:?}{words}", job.phase));
         job.phase = phase;
         job.status_stamp = stamp;

@@ -35,9 +35,9 @@ impl RecordContext<'_> {
 
     pub(super) fn pods_dropped(&self, job: &mut Job, uids: &[Uid]) {
         let has_run = |id: &SlotId| job.runs_once(&id.group) && job.slot(id).is_some_and(|slot| slot.done);
-        let tells = |uid: &Uid| job.pods.get(uid).and_then(|pod| pod.fact.slot.as_ref()).is_some_and(has_run);
+        let shows = |uid: &Uid| job.pods.get(uid).and_then(|pod| pod.fact.slot.as_ref()).is_some_and(has_run);
         let is_elastic = job.elastic().is_some();
-        let needs_mirror = is_elastic || job.ending().is_some() || uids.iter().any(tells);
+        let needs_mirror = is_elastic || job.ending().is_some() || uids.iter().any(shows);
         if is_elastic && job.ending().is_none() {
             // Without it, a pod that is being deleted waits for a checkpoint.
             job.decided = self.stamp;
@@ -53,7 +53,7 @@ impl RecordContext<'_> {
         if let Some(group) = job.groups.get_mut(group) {
             group.achieved = Some(run.clone());
         }
-        // The pods that tell it are deleted once the mirror does.
+        // The pods that show it are deleted once the mirror does.
         job.decided = self.stamp;
         job.status_stamp = self.stamp;
         slots::refresh_group(job, group, &self.node_view);

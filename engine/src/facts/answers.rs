@@ -5,7 +5,7 @@ use model::{ObjectRef, SlotId, Stamp, Timestamp};
 
 use crate::job::{Attempt, Job};
 
-/// Returns true if users are told of an answer in the status.
+/// Returns true if the status shows an answer.
 const fn shows(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Refused { .. } | Outcome::Taken { .. })
 }

@@ -52,7 +52,7 @@ struct GroupRest {
     to_evaluate: BTreeSet<u32>,
     delays: BTreeMap<u32, Timestamp>,
     lost: BTreeSet<u32>,
-    misshapen: BTreeSet<u32>,
+    outdated: BTreeSet<u32>,
     achieved: Option<Text>,
 }
 
@@ -120,7 +120,7 @@ impl FinishedGroup {
             grown_from,
             grown,
             lost,
-            misshapen,
+            outdated,
             achieved,
         } = group;
         let of_slot = |slot| {
@@ -151,7 +151,7 @@ impl FinishedGroup {
             }
         };
         let [missing, missing_services, done] = [missing, missing_services, done].map(|set| set.into_iter().collect());
-        let rest = GroupRest { to_evaluate, delays, lost, misshapen, achieved };
+        let rest = GroupRest { to_evaluate, delays, lost, outdated, achieved };
         let rest = (rest != GroupRest::default()).then(|| Box::new(rest));
         Self {
             slots: slots.into_iter().map(of_slot).collect(),
@@ -170,7 +170,7 @@ impl FinishedGroup {
     }
 
     fn group<'a>(&self, gone: &mut impl Iterator<Item = &'a Gone>) -> Group {
-        let GroupRest { to_evaluate, delays, lost, misshapen, achieved } =
+        let GroupRest { to_evaluate, delays, lost, outdated, achieved } =
             self.rest.as_deref().cloned().unwrap_or_default();
         Group {
             slots: self.slots.iter().map(|slot| slot.slot(gone.next().cloned().unwrap_or_default())).collect(),
@@ -187,7 +187,7 @@ impl FinishedGroup {
             grown_from: self.grown_from,
             grown: self.grown,
             lost,
-            misshapen,
+            outdated,
             achieved,
         }
     }

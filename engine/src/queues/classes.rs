@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_class_counts_where_a_job_tells_no_priority() {
+    fn the_highest_class_counts_where_a_job_names_no_priority() {
         let known = classes(&[("high", 100, false), ("low", -5, false), ("usual", 7, true), ("other", 9, true)]);
         for (priority, names, want) in [
             (Some(3), &["high"][..], 3),

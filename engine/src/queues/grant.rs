@@ -228,7 +228,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         };
         let target = target.filter(|target| target.share != *share);
         let job = state.jobs.live(key);
-        let is_told = job.is_some_and(|job| job.allocation.has_target == target.is_some());
+        let is_reported = job.is_some_and(|job| job.allocation.has_target == target.is_some());
         let mut change = ShareChange { share: share.clone(), target: target.map(|t| t.share.clone()), why: None };
         if let Some(target) = target
             && (unfit.contains(key) || job.is_some_and(|job| job.is_fenced(state.stamp.term)))
@@ -244,7 +244,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
         if change.share == target.map_or(&change.share, |target| &target.share).clone() {
             change.target = None;
         }
-        if change.share != candidate.share || !is_told {
+        if change.share != candidate.share || !is_reported {
             changes.insert(key.clone(), change);
         }
     }

@@ -245,14 +245,14 @@ pub(super) fn changed(state: &State, pending: Option<&PendingJobs>) -> Vec<(JobK
     let starts = if is_waited { forecast::starts(state, state.at, forecast::IN_STATUS) } else { Starts::new() };
     for (name, (key, _)) in &state.queues.objects {
         let Some(job) = state.jobs.live(key) else { continue };
-        let told = job.report.as_deref();
+        let shown = job.report.as_deref();
         let mut report = report(counts.get(name), by_queue.get(name), &starts);
         if pending.is_none() {
-            report.pending = told.map_or(0, |told| told.pending);
-            report.waiting = told.map_or_else(Vec::new, |told| told.waiting.clone());
+            report.pending = shown.map_or(0, |shown| shown.pending);
+            report.waiting = shown.map_or_else(Vec::new, |shown| shown.waiting.clone());
         }
         report.speed_samples = state.queues.learning.pending_samples(name, state.at);
-        if told != Some(&report) {
+        if shown != Some(&report) {
             changed.push((key.clone(), report));
         }
     }

@@ -1,6 +1,6 @@
 //! Finds the word in a body that this build does not know: a variant of a fact, an event, a phase, or of what is in them.
 //!
-//! A body that could not be read is read once more with an error type of our own. serde's [`Error::unknown_variant`] tells it
+//! A body that could not be read is read once more with an error type of our own. serde's [`Error::unknown_variant`] shows it
 //! which word it was; no text of a message is parsed. Slow, and only done for a body that is refused anyway.
 
 use std::fmt::{self, Display};
@@ -24,7 +24,7 @@ pub(super) fn word<T: DeserializeOwned>(body: &[u8]) -> Option<String> {
 enum ReadError {
     /// It has a word that this build does not know.
     Unknown(String),
-    /// Anything else: the error of the first reading tells what.
+    /// Anything else: the error of the first reading shows what.
     Other,
 }
 

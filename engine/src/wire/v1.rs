@@ -258,7 +258,7 @@ fn write_jobs<S: Serializer>(jobs: &&Jobs, serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_seq(jobs.iter().map(|(key, job)| (key, Form(job))))
 }
 
-/// Tells whether a record is of the format that an absent `v` stands for.
+/// Returns whether a record is of the format that an absent `v` stands for.
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
 const fn is_format_1(v: &u16) -> bool {
     *v == 1

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::id::{Text, Timestamp};
 use crate::mirror::Mirror;
 
-/// A job's state as its object tells it, for a log that does not cover it.
+/// A job's state as its object shows it, for a log that does not cover it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adopted {
     /// The mirror the object carried.

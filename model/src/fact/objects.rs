@@ -64,9 +64,9 @@ pub struct SpecFact {
     pub warnings: Vec<FieldError>,
     /// Canonical JSON of what rendering needs from the object; opaque to the engine.
     pub manifest: Text,
-    /// Objects that the spec is made of besides the job, and that cannot be used. While there are any, the job waits.
+    /// Objects that the spec references besides the job, and that cannot be used. While there are any, the job waits.
     pub missing: Vec<Missing>,
-    /// Jobs of other kinds whose objects the spec is made of: kind and name, in the job's namespace.
+    /// Jobs of other kinds whose objects the spec references: kind and name, in the job's namespace.
     pub needs: Vec<(Text, Text)>,
     /// Set if a spec that cannot be accepted fails a job that never had another one.
     pub fatal: bool,
@@ -199,7 +199,7 @@ pub struct JudgedNode<'a> {
 }
 
 impl NodeFact {
-    /// Returns the members that decisions read. Whether a node changed is told by them alone: a heartbeat leaves them as
+    /// Returns the members that decisions read. Whether a node changed is judged by them alone: a heartbeat leaves them as
     /// they are.
     pub const fn judged(&self) -> JudgedNode<'_> {
         let Self { name: _, rv: _, ready, conditions, gpus, closed, labels, taints, allocatable } = self;

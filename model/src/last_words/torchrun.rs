@@ -124,7 +124,7 @@ Root Cause (first observed failure):
     }
 
     #[test]
-    fn the_exception_of_the_failing_rank_is_told_not_that_of_the_launcher() {
+    fn the_exception_of_the_failing_rank_is_reported_not_that_of_the_launcher() {
         let of = |output: &str| of_failing_rank(&format!("{output}{LAUNCHER}")).unwrap();
         let want = "rank 3: ValueError: boom\nFile \"t.py\", line 2, in <module>\nf()";
         assert_eq!(of(&frames("ValueError: boom")), want);

@@ -153,7 +153,7 @@ pub(super) fn contents() -> Contents {
 pub(crate) fn state() -> State {
     let lost = Slot { lost: true, ..Slot::default() };
     let group =
-        Group { slots: vec![lost], lost: BTreeSet::from([0]), misshapen: BTreeSet::from([1]), ..values::group() };
+        Group { slots: vec![lost], lost: BTreeSet::from([0]), outdated: BTreeSet::from([1]), ..values::group() };
     let [pod, _] = pods();
     let pod = Pod { fact: pod, deletion: None, running_at: None, failed_at: None };
     let job = Job {

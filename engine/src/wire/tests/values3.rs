@@ -30,9 +30,9 @@ fn owned() -> Vec<OwnedSpec> {
         follows: None,
         pods: None,
     };
-    let told = of("a", When::Accepted, Awaits::Exists, Keep::WithJob);
+    let owned = of("a", When::Accepted, Awaits::Exists, Keep::WithJob);
     vec![
-        OwnedSpec { digest: Some("d".into()), follows: Some("g0".into()), ..told },
+        OwnedSpec { digest: Some("d".into()), follows: Some("g0".into()), ..owned },
         of("b", When::Succeeded, Awaits::Nothing, Keep::UntilEnd),
         of("c", When::Accepted, Awaits::Ready, Keep::Retained),
         of("d", When::Accepted, Awaits::Ready, Keep::Finalized),

@@ -239,8 +239,8 @@ pub(super) struct Group {
     grown: group::Counters,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     lost: BTreeSet<u32>,
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    misshapen: BTreeSet<u32>,
+    #[serde(rename = "misshapen", skip_serializing_if = "BTreeSet::is_empty")]
+    outdated: BTreeSet<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     achieved: Option<Text>,
 }
