@@ -84,7 +84,7 @@ fn of_embedded_cluster(file: &fixtures::Named) -> Option<&'static str> {
     }
     match &*file.name {
         "size-of-the-claim-is-edited" => Some("the storage class would have to let claims grow"),
-        "to39-model-of-a-job" | "model-version-outlives-its-job" => Some("names hold the uid of a job"),
+        "model-of-a-job" | "model-version-outlives-its-job" => Some("names hold the uid of a job"),
         "state-is-forged-before-the-log-is-lost" => Some("an annotation holds the uid of a job"),
         _ => None,
     }

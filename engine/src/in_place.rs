@@ -3,7 +3,7 @@
 //! A pod is marked with the number of pods that it will train with, then its containers are restarted, then it gets its new shape. Each
 //! step follows from what stands on the pod and on that object, so a lost log loses nothing. Where the cluster does not serve the
 //! type of the object, pods are created again. It must not decide which pods are old ([`crate::decide`]). Tests: the scenarios
-//! `to31-*` and `to34-*` of TorchJob.
+//! `restart-in-place-*` of TorchJob.
 
 use model::{GroupSpec, JobSpec, ObjectRef, OwnedRef, PodMark, Uid};
 

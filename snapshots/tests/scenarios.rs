@@ -79,12 +79,16 @@ fn every_run_of_a_scenario_is_the_same() {
     }
 }
 
+/// A name says its rule in words. A number in front of them would be that of a document.
 #[test]
-fn every_row_of_the_rules_has_a_scenario() {
+fn every_scenario_is_named_after_its_rule() {
     for api in APIS {
-        let names: Vec<String> = of(api).into_iter().map(|(name, _)| name).collect();
-        let mut missing = (api.rows)();
-        missing.retain(|row| !names.iter().any(|name| name.starts_with(row.as_str())));
-        assert!(missing.is_empty(), "{}: {missing:?}", api.name);
+        for file in api.scenarios() {
+            let mut words = file.name.split('-');
+            let begins_with_word = words.next().is_some_and(|word| word.chars().all(|c| c.is_ascii_lowercase()));
+            let is_word = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+            let is_kebab_case = words.all(|word| is_word(word) && !word.is_empty());
+            assert!(begins_with_word && is_kebab_case, "{}/{} is no rule in words", api.name, file.name);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the request of a job to the coordinator: its queue and priority, and the amounts that its pods request, by the names of
 //! `ResourceQuota`.
 //!
-//! It must not decide which job is dequeued: `engine::queues` does. Tests: `tests/spec.rs`, scenarios `to24-*` to `to27-*`.
+//! It must not decide which job is dequeued: `engine::queues` does. Tests: `tests/spec.rs`, scenarios `quota-*` and `queues-*`.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Volume into which the training writes its model, and the ModelVersion that a job leaves behind when it succeeded.
 //!
 //! Owns `spec.modelVersion`. It must not know containers (that is `pods.rs`), nor how an image is built of the model. Tests:
-//! `tests/pods.rs`, scenarios `to39-*`.
+//! `tests/pods.rs`, scenarios `model-*`.
 
 use engine::Job;
 use model::{Awaits, Keep, OwnedRef, OwnedSpec, SlotId, Text, When};

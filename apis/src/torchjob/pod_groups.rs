@@ -1,7 +1,7 @@
 //! Pod groups of Volcano: which a job owns, what they hold, and how a pod joins its own.
 //!
 //! A cluster without Volcano has none, and the job's pods are scheduled one by one. AIMaster is in no group. It must not know when a
-//! group is created: the engine decides that. Tests: `tests/pods.rs`, scenarios `to20-*`.
+//! group is created: the engine decides that. Tests: `tests/pods.rs`, scenarios `pod-group-*`.
 
 use std::collections::BTreeMap;
 

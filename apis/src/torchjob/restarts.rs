@@ -1,6 +1,6 @@
 //! Restarts of an elastic pod's containers in place by `OpenKruise`: the request, and the marks that its pod gets.
 //!
-//! It must not know when a request is created: the engine decides that. Tests: `tests/elastic.rs`, scenarios `to31-*` and `to34-*`.
+//! It must not know when a request is created: the engine decides that. Tests: `tests/elastic.rs`, scenarios `restart-in-place-*`.
 
 use model::{FieldError, OwnedRef, PodMark};
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ pub(crate) fn scenario(name: &str) -> String {
 #[test]
 fn scenarios_are_held_to_what_they_expect() {
     let place = Place::new();
-    let good = scenario("elasticjob/ej05-created-then-running.yaml");
+    let good = scenario("elasticjob/created-then-running.yaml");
     place.write("all/good.yaml", &good);
     place.write("all/deeper/good.yaml", &good);
     place.write("all/notes.txt", "not a scenario");

@@ -4,7 +4,7 @@
 //! A dequeued job is never enqueued again. Its request counts against the quotas until it runs and has all of its pods, at most for a
 //! minute: the server counts pods only once they exist, and workers come after their master. Priorities are those of
 //! [`super::classes`], the turns of queues those of [`scheduler::queues`]. It must not grant places on nodes: that is
-//! [`super::grant`], and comes afterwards. Tests: the scenarios `to24-*` to `to27-*`.
+//! [`super::grant`], and comes afterwards. Tests: the scenarios `quota-*` and `queues-*`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

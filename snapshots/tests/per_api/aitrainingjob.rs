@@ -6,17 +6,9 @@ use super::{Api, VITAL};
 
 pub(super) const API: Api = Api {
     name: "aitrainingjob",
-    files: 250,
+    files: 290,
     crashes: 15_000,
-    rows: || {
-        let rows = [
-            1, 2, 3, 5, 6, 8, 10, 11, 13, 14, 15, 17, 18, 19, 21, 22, 24, 26, 27, 28, 29, 31, 32, 34, 35, 37, 39, 40,
-            41, 43, 44, 46, 47, 49, 50,
-        ];
-        let crash = [1, 2, 4, 6, 7, 8, 10, 11, 13, 14, 16, 17, 18, 20, 21, 22, 24];
-        rows.map(|n| format!("r{n:02}")).into_iter().chain(crash.map(|n| format!("f{n:02}"))).collect()
-    },
-    repeated: &["r35-restart-beats-completion", "r22-restart-scope-all"],
+    repeated: &["restart-beats-completion", "restart-scope-all"],
     phases: &[
         Phase::New,
         Phase::Pending,

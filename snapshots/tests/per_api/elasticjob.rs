@@ -6,12 +6,8 @@ use super::{Api, VITAL};
 
 pub(super) const API: Api = Api {
     name: "elasticjob",
-    files: 130,
+    files: 164,
     crashes: 6_000,
-    rows: || {
-        let rows = [1, 2, 3, 5, 6, 7, 9, 11, 12, 13, 14, 15, 17, 18, 19, 22, 23, 25, 26, 29, 30, 31];
-        rows.map(|n| format!("ej{n:02}")).to_vec()
-    },
     repeated: &["many-fail-at-once", "replaced-and-lost-at-once"],
     // A replaced pod leaves the job's phase to its counters, and the end is shown before the clean-up: Terminating is a refit alone.
     phases: &[

@@ -1,4 +1,4 @@
-//! Holds what differs between the APIs with scenarios: least numbers, the rows of its rules, the phases it shows.
+//! Holds what differs between the APIs with scenarios: least numbers, and the phases it shows.
 //!
 //! A test that runs scenarios goes over [`APIS`]. A new API needs an entry here and a folder under `fixtures/scenarios`.
 
@@ -26,8 +26,6 @@ pub(crate) struct Api {
     pub(crate) files: usize,
     /// Least number of crashes when every scenario crashes at every point.
     pub(crate) crashes: usize,
-    /// Returns the rows of its rules: a file name begins with each.
-    pub(crate) rows: fn() -> Vec<String>,
     /// Scenarios that run a hundred times: order decided there once.
     pub(crate) repeated: &'static [&'static str],
     /// Phases that its jobs can be in.

@@ -8,7 +8,6 @@ pub(super) const API: Api = Api {
     name: "model",
     files: 6,
     crashes: 100,
-    rows: || vec!["to39".to_owned()],
     repeated: &[],
     // The phases of its versions are among them.
     phases: &[Phase::New, Phase::Pending, Phase::Queued, Phase::Running],

@@ -6,9 +6,8 @@ use super::Api;
 
 pub(super) const API: Api = Api {
     name: "modelversion",
-    files: 24,
+    files: 30,
     crashes: 800,
-    rows: || vec!["to39".to_owned()],
     repeated: &[],
     phases: &[Phase::New, Phase::Pending, Phase::Queued, Phase::Running, Phase::Succeeded, Phase::Failed],
     lived_in: &[

@@ -6,9 +6,8 @@ use super::Api;
 
 pub(super) const API: Api = Api {
     name: "mpijob",
-    files: 8,
+    files: 25,
     crashes: 300,
-    rows: Vec::new,
     repeated: &[],
     // The phase of the queue that it is in is among them.
     phases: &[Phase::New, Phase::Pending, Phase::Running, Phase::Suspended, Phase::Succeeded, Phase::Failed],

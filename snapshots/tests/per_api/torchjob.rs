@@ -6,12 +6,8 @@ use super::{Api, VITAL};
 
 pub(super) const API: Api = Api {
     name: "torchjob",
-    files: 95,
+    files: 162,
     crashes: 9_000,
-    rows: || {
-        let rows = [1, 2, 3, 4, 5, 7, 8, 9, 11, 12, 14, 15, 17, 18, 20, 21, 23, 30, 31, 33, 35, 37, 39];
-        rows.map(|n| format!("to{n:02}")).to_vec()
-    },
     repeated: &[],
     // A replaced pod leaves the job's phase to its counters, and the end is shown before the clean-up.
     phases: &[

@@ -6,12 +6,8 @@ use super::Api;
 
 pub(super) const API: Api = Api {
     name: "torchrunjob",
-    files: 47,
+    files: 64,
     crashes: 3_000,
-    rows: || {
-        let rows = [2, 3, 4, 5, 6, 7, 9, 11, 13, 14, 15, 17, 19, 24, 26, 27, 28, 29, 31, 32];
-        rows.map(|n| format!("tj{n:02}")).to_vec()
-    },
     repeated: &[],
     // The phases of its queues are among them.
     phases: &[

@@ -6,9 +6,8 @@ use super::Api;
 
 pub(super) const API: Api = Api {
     name: "torchrunqueue",
-    files: 9,
+    files: 20,
     crashes: 150,
-    rows: || [1, 18, 20, 22].map(|n| format!("tj{n:02}")).to_vec(),
     repeated: &[],
     // The phases of a job that needs the queue are among them.
     phases: &[

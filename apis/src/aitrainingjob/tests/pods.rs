@@ -21,7 +21,7 @@ fn env(container: &Value) -> Vec<String> {
     container["env"].as_array().unwrap().iter().map(|v| format!("{}={}", text(v, "name"), text(v, "value"))).collect()
 }
 
-/// Scenario 46 of the specification.
+/// The job of the scenario `render-pods-and-services`.
 fn two_groups() -> Value {
     json!({
         "apiVersion": "elasticdeeplearning.ai/v1", "kind": "AITrainingJob",

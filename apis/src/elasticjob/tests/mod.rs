@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::ElasticJob;
 use crate::testing;
 
-/// The fixture E0 of the specification.
+/// Returns a job with two workers and a range of one to four.
 fn base() -> Value {
     json!({
         "apiVersion": "elastic.pytorch.org/v1alpha1",

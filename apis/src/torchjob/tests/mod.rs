@@ -11,7 +11,7 @@ use super::{DESCRIPTOR, TorchJob};
 use crate::api::JobApi;
 use crate::testing::{self, check_described, check_structure, columns, schema};
 
-/// The fixture F1 of the specification.
+/// Returns a job with a master and two workers.
 fn base() -> Value {
     let template = json!({"spec": {"containers": [
         {"name": "torch", "image": "img:1", "resources": {"requests": {"cpu": "500m"}}}]}});
