@@ -1,7 +1,8 @@
 //! A run as people read it: steps, what they led to, and how things stand at the end.
 //!
-//! Owns the wording of snapshots. What differs from run to run without meaning (uids, versions, stamps, our own
-//! annotations) is left out; times are shown relative to the start. Tests: the snapshots of the `snapshots` package.
+//! Owns the wording of a run that is printed, and of a step. What differs from run to run without meaning (uids, versions,
+//! stamps, our own annotations) is left out; times are shown relative to the start. The snapshots of the `snapshots` package
+//! share the wording of steps. Tests: those snapshots, and `simulator/tests/runner.rs`.
 
 use std::fmt::Write as _;
 
@@ -90,7 +91,7 @@ pub fn restart_count(pod: &Value) -> Option<&str> {
 }
 
 /// Returns the restarts of a pod's containers, summed.
-fn container_restarts(pod: &Value) -> u64 {
+pub fn container_restarts(pod: &Value) -> u64 {
     let lists = ["containerStatuses", "initContainerStatuses"]
         .iter()
         .filter_map(|list| pod.get("status")?.get(list)?.as_array());
@@ -161,8 +162,8 @@ fn render_status(out: &mut String, status: &serde_json::Map<String, Value>) {
     }
 }
 
-/// Times in a value, as seconds since the start.
-fn relative(value: &Value) -> Value {
+/// Returns a value with its times as seconds since the start.
+pub fn relative(value: &Value) -> Value {
     match value {
         Value::String(text) => match Timestamp::parse_rfc3339(text) {
             Some(at) => Value::String(format!("+{}s", at.since_ms(cluster::Options::default().now) / 1000)),

@@ -1,21 +1,16 @@
-//! Every scenario file: what it expects, its snapshot, and that running it again gives the same.
+//! Every scenario file: what it expects, its snapshot, its messages, and that running it again gives the same.
 
 use std::fmt::Write as _;
 
-use simulator::{Scenario, ScenarioOutcome, check, runner, text};
+use simulator::{Scenario, check};
 
+use crate::messages::Messages;
 use crate::per_api::{self, APIS, Api};
+use crate::summary;
 
 fn of(api: &Api) -> Vec<(String, Scenario)> {
     let files = api.scenarios().into_iter();
     files.map(|file| (file.name, file.scenario.unwrap_or_else(|error| panic!("{error}")))).collect()
-}
-
-fn differences(scenario: &Scenario, run: &Result<ScenarioOutcome, runner::Error>) -> String {
-    match run {
-        Ok(outcome) => text::render(scenario, outcome),
-        Err(error) => format!("{}\nfails: {error}\n", scenario.description),
-    }
 }
 
 #[test]
@@ -33,18 +28,27 @@ fn every_scenario_does_what_it_expects() {
 }
 
 #[test]
-fn every_scenario_reads_as_reviewed() {
+fn every_scenario_and_message_reads_as_reviewed() {
     let mut wrong = Vec::new();
     for api in APIS {
-        let settings = per_api::settings(&format!("scenarios/{}", api.name));
-        for (name, scenario) in of(api) {
-            let differences = differences(&scenario, &simulator::run(&scenario));
-            let same =
-                settings.bind(|| std::panic::catch_unwind(|| insta::assert_snapshot!(name.clone(), differences)));
-            if same.is_err() {
-                wrong.push(format!("{}/{name}", api.name));
+        let mut messages = Messages::default();
+        let mut compare = |folder: &str, name: &str, text: String| {
+            let compared = || std::panic::catch_unwind(|| insta::assert_snapshot!(name, text));
+            if per_api::settings(folder).bind(compared).is_err() {
+                wrong.push(format!("{folder}/{name}"));
             }
+        };
+        for (name, scenario) in of(api) {
+            let text = match simulator::run(&scenario) {
+                Ok(outcome) => {
+                    messages.add(&outcome);
+                    summary::of(&scenario, &outcome)
+                }
+                Err(error) => format!("{}\nfails: {error}\n", scenario.description),
+            };
+            compare(&format!("scenarios/{}", api.name), &name, text);
         }
+        compare("messages", api.name, messages.table());
     }
     assert!(wrong.is_empty(), "snapshots differ: {wrong:?}");
 }
@@ -90,5 +94,19 @@ fn every_scenario_is_named_after_its_rule() {
             let is_kebab_case = words.all(|word| is_word(word) && !word.is_empty());
             assert!(begins_with_word && is_kebab_case, "{}/{} is no rule in words", api.name, file.name);
         }
+    }
+}
+
+/// The long form is what `trainyard scenario` prints: the summary, and every message where it stands.
+#[test]
+fn a_run_is_printed_with_its_messages() {
+    let printed = [("aitrainingjob", "node-unreachable"), ("trainingqueue", "reclaimed-by-the-lender")];
+    for (api, wanted) in printed {
+        let mut files = fixtures::scenarios(api).expect("the scenario folder can be read").into_iter();
+        let file = files.find(|file| file.name == wanted).expect("the scenario is there");
+        let scenario = file.scenario.expect("it can be read");
+        let outcome = simulator::run(&scenario).expect("it runs");
+        let text = simulator::text::render(&scenario, &outcome);
+        per_api::settings("printed").bind(|| insta::assert_snapshot!(wanted, text));
     }
 }

@@ -83,18 +83,20 @@ fn every_phase_against_everything_that_may_happen() {
     }
 }
 
-/// Runs every cell, and prints phases and pods of each.
+/// Outcomes, each with what leads to it, in the order of the first.
+type Happenings<'c> = Vec<(String, Vec<&'c str>)>;
+
+/// Runs every cell, and prints the happenings of each row under the phases and pods that they lead to.
 fn outcomes(cells: &[Cell]) -> String {
-    let (mut out, mut row) = (String::new(), "");
+    let mut found: Vec<(&str, Happenings<'_>)> = Vec::new();
     let rows: BTreeSet<&str> = cells.iter().map(|cell| &*cell.row).collect();
     let columns: BTreeSet<&str> = cells.iter().map(|cell| &*cell.column).collect();
     assert_eq!(cells.len(), rows.len() * columns.len());
     for cell in cells {
-        if cell.row != row {
-            let _ = writeln!(out, "{}", cell.row);
-            row = &cell.row;
+        if found.last().is_none_or(|(row, _)| *row != cell.row) {
+            found.push((&cell.row, Vec::new()));
         }
-        let differences = match simulator::run(&cell.scenario) {
+        let outcome = match simulator::run(&cell.scenario) {
             Ok(outcome) => {
                 let phases = outcome.phases.into_values().next().unwrap_or_default();
                 let pods = outcome.objects.iter().filter(|object| object["kind"] == "Pod");
@@ -112,7 +114,18 @@ fn outcomes(cells: &[Cell]) -> String {
             }
             Err(error) => panic!("{}, {}: {error}", cell.row, cell.column),
         };
-        let _ = writeln!(out, "  {}: {differences}", cell.column);
+        let Some((_, outcomes)) = found.last_mut() else { continue };
+        match outcomes.iter_mut().find(|(known, _)| *known == outcome) {
+            Some((_, happenings)) => happenings.push(&cell.column),
+            None => outcomes.push((outcome, vec![&cell.column])),
+        }
+    }
+    let mut out = String::new();
+    for (row, outcomes) in found {
+        let _ = writeln!(out, "{row}");
+        for (outcome, happenings) in outcomes {
+            let _ = writeln!(out, "  {outcome}: {}", happenings.join(", "));
+        }
     }
     out
 }
