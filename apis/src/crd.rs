@@ -201,7 +201,7 @@ pub fn status(mut fields: Map<String, Value>) -> Value {
             "type": "object",
             "x-kubernetes-map-type": "atomic",
             "x-kubernetes-preserve-unknown-fields": true,
-            "description": "What the operator needs to go on when its log is lost. Not an interface.",
+            "description": "What the operator needs to continue when its log is lost. Not an interface.",
         }),
     );
     json!({

@@ -39,7 +39,7 @@ pub const WORKLOAD: OwnedType = OwnedType {
     optional: true,
     access: Access::Managed,
     reason: "Kueue admits a job that names one of its queues by a Workload.",
-    reports: Some("Kueue is told that a job has ended, that its pods run, and that an evicted one is gone."),
+    reports: Some("Kueue reads that a job has ended, that its pods run, and that an evicted one is gone."),
     pods: Pods::Unrelated,
 };
 

@@ -45,7 +45,7 @@ pub fn of(api: &dyn JobApi, key: &JobKey, job: &Job) -> Vec<Remark> {
         if job.phase.is_terminal() || job.ending().is_some() {
             message.push_str("; the job has ended and no edit changes it");
         } else if job.valid.is_some() {
-            message.push_str("; the job goes on with the spec before");
+            message.push_str("; the job keeps the previous spec");
         }
         remarks.push(Remark { kind: INVALID, message });
     }

@@ -168,7 +168,7 @@ pub fn groups(
             findings.error(
                 &path,
                 Some(&Value::from(key)),
-                format!("names the same pods as `{other}`: case does not tell groups apart"),
+                format!("names the same pods as `{other}`: groups that differ in case alone are the same"),
             );
             continue;
         }

@@ -103,7 +103,7 @@ const CORE: [Core; 8] = [
         plural: "events",
         kind: None,
         verbs: &["create"],
-        reason: "Events tell of a job's changes in `kubectl describe`.",
+        reason: "Events report a job's changes in `kubectl describe`.",
     },
     Core {
         api_version: "apiextensions.k8s.io/v1",

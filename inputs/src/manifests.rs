@@ -113,7 +113,9 @@ pub fn load(files: &[PathBuf], lax: bool) -> Result<Vec<Value>, Failure> {
     Err(Failure::new(if manifests.unusable {
         format!("{found} in the manifests: nothing was started")
     } else {
-        format!("{found} in the manifests: nothing was started; correct them, or say --lax to go on as they are")
+        format!(
+            "{found} in the manifests: nothing was started; correct them, or give --lax to continue with them as they are"
+        )
     }))
 }
 

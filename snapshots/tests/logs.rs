@@ -140,7 +140,7 @@ fn every_record_is_written_as_it_was_read() {
 }
 
 #[test]
-fn every_log_tells_what_was_reviewed() {
+fn every_log_shows_what_was_reviewed() {
     let mut out = String::new();
     for log in logs(&folder("logs")) {
         assert!(log.frames.len() >= 200, "{}: only {} records", log.name, log.frames.len());
@@ -285,7 +285,7 @@ fn what_a_newer_build_wrote_is_neither_opened_nor_followed() {
             assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
         };
         says(open(memory(&with)).err().expect("the log is newer"));
-        // A standby takes nothing of it over, and goes on with what it can read.
+        // A standby takes nothing of it over, and continues with what it can read.
         let frames: Vec<Frame> = leader.read(Position(1)).unwrap().map(Result::unwrap).collect();
         let mut standby = open(MemoryLog::default()).unwrap();
         says(standby.follow(&frames).unwrap_err());

@@ -74,7 +74,7 @@ fn every_run_of_a_scenario_is_the_same() {
             let document =
                 || simulator::run(&scenario).map(|outcome| outcome.to_json()).map_err(|error| error.to_string());
             let first = document();
-            // A hundred times where order once decided; elsewhere once more is enough to tell.
+            // A hundred times where order once decided; elsewhere once more is enough.
             let times = if api.repeated.contains(&name.as_str()) { 100 } else { 1 };
             for _ in 0..times {
                 assert_eq!(first, document(), "{}/{name}", api.name);

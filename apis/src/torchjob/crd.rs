@@ -79,7 +79,7 @@ fn strict_spec() -> Value {
             "schedulingPolicy",
             json!({
                 "type": "object",
-                "description": "What schedulers are told.",
+                "description": "What schedulers read.",
                 "properties": {
                     "minAvailable": field("integer", "Least number of pods of a pod group of the whole job."),
                     "priority": field("integer", "Priority in the queue."),

@@ -97,7 +97,7 @@ pub(super) fn read<'a>(spec: &'a Value, job: Option<&str>, findings: &mut Findin
             continue;
         };
         if let Some(other) = tasks.iter().find(|other| other.task == task) {
-            let problem = format!("is the same type as `{}`: case does not tell types apart", other.key);
+            let problem = format!("is the same type as `{}`: types that differ in case alone are the same", other.key);
             findings.error(&path, Some(&Value::from(key.as_str())), problem);
             continue;
         }

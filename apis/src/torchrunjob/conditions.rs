@@ -43,7 +43,7 @@ fn provisioning(job: &Job, list: &mut List) {
         match &missing.problem {
             None => {
                 let message =
-                    format!("there is no TorchrunQueue {name} in this namespace: create it, and the job goes on");
+                    format!("there is no TorchrunQueue {name} in this namespace: create it, and the job continues");
                 list.add("QueueNotFound", true, "QueueNotFound", &message, None);
             }
             Some(problem) => {
@@ -54,8 +54,7 @@ fn provisioning(job: &Job, list: &mut List) {
     }
     let created = first(job, Phase::Queued).or_else(|| first(job, Phase::Running));
     if job.renders_older_spec() {
-        let message =
-            "the workers go on as they were made; the edit takes effect when the job is suspended and resumed";
+        let message = "the workers keep running as they were created; the edit takes effect when the job is suspended and resumed";
         list.add("Provisioned", false, "SpecChangedIgnored", message, None);
     } else if created.is_some() && missing.is_none_or(|missing| missing.problem.is_none()) {
         list.add("Provisioned", true, "Provisioned", "", created);

@@ -93,7 +93,7 @@ fn strict_spec() -> Value {
                 field("integer", "Time in seconds between two decisions where there are many jobs; 10 when absent."),
             ),
             ("placement", one_of(&PLACEMENTS, "Pack fills nodes, Spread loads them evenly; Pack when absent.")),
-            ("paused", field("boolean", "True admits nothing new; what runs goes on.")),
+            ("paused", field("boolean", "True admits nothing new; what runs continues.")),
         ],
     )
 }
@@ -115,7 +115,7 @@ fn status_schema() -> Value {
                 field(
                     "string",
                     "Time at which it starts if every job takes its whole time limit and nothing else happens; absent where \
-                     that cannot be told.",
+                     that is not known.",
                 ),
             ),
         ],

@@ -76,7 +76,7 @@ fn conditions(key: &JobKey, job: &Job) -> Vec<Value> {
         (_, Some(queue)) if queue.paused => {
             (false, "Paused", "spec.paused is true: nothing new is admitted".to_owned())
         }
-        (Some(_), Some(_)) => (true, "OlderSpec", "the queue goes on with the spec before".to_owned()),
+        (Some(_), Some(_)) => (true, "OlderSpec", "the queue keeps the previous spec".to_owned()),
         (None, Some(_)) => (true, "Ready", String::new()),
         (None, None) => (false, "Unknown", String::new()),
     };

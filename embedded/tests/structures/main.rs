@@ -353,7 +353,7 @@ fn a_job_waits_for_what_its_spec_is_made_of() {
         world.apply_template("t", &json!({}));
         assert_eq!(world.names("Pod"), ["j-a-0"]);
         world.run("j-a-0");
-        // Without it the job goes on with the spec before.
+        // Without it the job keeps the previous spec.
         world.delete("ProbeTemplate", "t");
         assert_eq!((world.names("Pod"), world.stands("Probe", "j").0), (vec!["j-a-0".to_owned()], Phase::Running));
     });

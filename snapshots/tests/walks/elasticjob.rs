@@ -177,7 +177,7 @@ fn group(policy: &str, replicas: usize) -> Value {
         "template": {"spec": {"containers": [{"name": "elasticjob-worker", "image": "i"}]}}})
 }
 
-/// Returns true for a pod that goes on: not ended, not being deleted, not disrupted, and its node is there.
+/// Returns true for a pod that continues: not ended, not being deleted, not disrupted, and its node is there.
 fn is_well(pod: &Value, objects: &[Arc<Value>]) -> bool {
     let disrupted = |pod: &Value| {
         pod["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "DisruptionTarget")

@@ -100,7 +100,7 @@ impl Others {
         self.trainer.add("default", manifest["metadata"]["name"].as_str().unwrap(), program);
     }
 
-    /// Has the programs go on until now. Those that are done end.
+    /// Has the programs continue until now. Those that are done end.
     pub(super) fn train(&mut self, simulation: &mut Simulation) {
         let now = simulation.backend.cluster.now();
         self.trainer.advance(now);

@@ -98,7 +98,7 @@ impl WalkedJob for TorchrunJob {
                 return Err(format!("{:?}: {}-{index} has no pod, and nothing holds it", job.phase, group.name));
             }
         }
-        // The results of workers that have ended count when the job goes on.
+        // The results of workers that have ended count when the job continues.
         let lives =
             |(slot, pods): (&SlotId, &Vec<&Value>)| &*slot.group == "worker" && pods.iter().any(|pod| !has_ended(pod));
         if spec.suspended && slots.iter().any(lives) {

@@ -200,7 +200,7 @@ fn remarks_stand_before_the_phases() {
             (
                 "Invalid",
                 "True",
-                "spec.timeLimit: must be a whole number, not text (\"x\"); the job goes on with the spec before"
+                "spec.timeLimit: must be a whole number, not text (\"x\"); the job keeps the previous spec"
             ),
             (
                 "NameTaken",

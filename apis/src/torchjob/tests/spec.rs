@@ -127,7 +127,7 @@ fn what_cannot_be_served_names_field_and_value_and_is_fatal() {
         ),
         (
             vec![("/spec/torchTaskSpecs/worker", json!({"template": torch}))],
-            "spec.torchTaskSpecs.worker: is the same type as `Worker`: case does not tell types apart (\"worker\")",
+            "spec.torchTaskSpecs.worker: is the same type as `Worker`: types that differ in case alone are the same (\"worker\")",
         ),
         (
             vec![("/spec/torchTaskSpecs/Evaluator", json!({"template": torch}))],

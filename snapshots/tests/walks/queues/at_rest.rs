@@ -57,7 +57,7 @@ impl Walk {
                 .map(|pod| format!("{} {:?} {:?}", pod.fact.name, pod.fact.phase, pod.fact.node))
                 .collect();
             format!(
-                "{} {:?} gated {} told {} holds {} (stamp {}, acked {}), held {earlier:?}, target {target:?}, pods {pods:?}",
+                "{} {:?} gated {} reported {} holds {} (stamp {}, acked {}), held {earlier:?}, target {target:?}, pods {pods:?}",
                 key.name, job.phase, holding.gated, holding.has_target, holding.share, holding.stamp, job.acked_stamp
             )
         };
@@ -70,7 +70,7 @@ impl Walk {
         if *key.kind == *apis::mpijob::KIND {
             return mpi::whole_or_nothing(&self.simulation, key, job);
         }
-        // A job whose spec cannot be accepted after its log was lost keeps the places that its object tells.
+        // A job whose spec cannot be accepted after its log was lost keeps the places that its object shows.
         let Some(spec) = job.spec() else { return Ok(!job.allocation.share.is_empty()) };
         let pods = self.simulation.backend.cluster.objects_of(&core("Pod"));
         let owned = |pod: &&std::sync::Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *key.uid.0;
