@@ -21,6 +21,23 @@ use crate::pod::PodFact;
 use crate::queue::QueueReport;
 use crate::share::ShareChange;
 
+/// Implements `name` of facts, and `NAMES`, for every variant: one without a name does not compile.
+macro_rules! named {
+    ($facts:ident: $($variant:ident => $name:literal,)+) => {
+        impl $facts {
+            /// Names of the kinds of fact of this scope, in the order of the variants.
+            pub const NAMES: &'static [&'static str] = &[$($name),+];
+
+            /// Returns the short name of the kind of fact, for matrices, metrics and messages.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => $name,)+
+                }
+            }
+        }
+    };
+}
+
 /// Something observed outside the engine, of any scope.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
@@ -103,25 +120,21 @@ pub enum ClusterFact {
     },
 }
 
-impl ClusterFact {
-    /// Returns the short name of the kind of fact, for matrices, metrics and messages.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::TermBegan { .. } => "TermBegan",
-            Self::Configured(_) => "Configured",
-            Self::Node(_) => "Node",
-            Self::ForeignUse { .. } => "ForeignUse",
-            Self::NodeGone { .. } => "NodeGone",
-            Self::Class(_) => "Class",
-            Self::ClassGone { .. } => "ClassGone",
-            Self::Quota(_) => "Quota",
-            Self::QuotaGone { .. } => "QuotaGone",
-            Self::Namespace(_) => "Namespace",
-            Self::NamespaceGone { .. } => "NamespaceGone",
-            Self::Relisted { .. } => "Relisted",
-        }
-    }
-}
+named!(
+    ClusterFact:
+    TermBegan => "TermBegan",
+    Configured => "Configured",
+    Node => "Node",
+    ForeignUse => "ForeignUse",
+    NodeGone => "NodeGone",
+    Class => "Class",
+    ClassGone => "ClassGone",
+    Quota => "Quota",
+    QuotaGone => "QuotaGone",
+    Namespace => "Namespace",
+    NamespaceGone => "NamespaceGone",
+    Relisted => "Relisted",
+);
 
 /// Something that begins a record of the queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,14 +146,10 @@ pub enum QueueFact {
     },
 }
 
-impl QueueFact {
-    /// Returns the short name of the kind of fact, for matrices, metrics and messages.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::SchedulingCycle { .. } => "QueuesAsked",
-        }
-    }
-}
+named!(
+    QueueFact:
+    SchedulingCycle => "QueuesAsked",
+);
 
 /// Something observed of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -217,30 +226,26 @@ pub enum JobFact {
     },
 }
 
-impl JobFact {
-    /// Returns the short name of the kind of fact, for matrices, metrics and messages.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Object(_) => "Job",
-            Self::Spec(_) => "Spec",
-            Self::Gone => "JobGone",
-            Self::Pod(_) => "Pod",
-            Self::PodGone { .. } => "PodGone",
-            Self::Service(_) => "Service",
-            Self::ServiceGone { .. } => "ServiceGone",
-            Self::Owned(_) => "Owned",
-            Self::OwnedGone { .. } => "OwnedGone",
-            Self::NodeChanged { .. } => "NodeChanged",
-            Self::Answered { .. } => "Answered",
-            Self::Published { .. } => "Published",
-            Self::Due => "Due",
-            Self::Adopted(_) => "Adopted",
-            Self::ShareChanged(_) => "ShareChanged",
-            Self::QueueReported(_) => "QueueReported",
-            Self::WaitReported(_) => "WaitReported",
-            Self::Dequeued => "Dequeued",
-            Self::Measured { .. } => "Measured",
-            Self::NodeFound { .. } => "NodeFound",
-        }
-    }
-}
+named!(
+    JobFact:
+    Object => "Job",
+    Spec => "Spec",
+    Gone => "JobGone",
+    Pod => "Pod",
+    PodGone => "PodGone",
+    Service => "Service",
+    ServiceGone => "ServiceGone",
+    Owned => "Owned",
+    OwnedGone => "OwnedGone",
+    NodeChanged => "NodeChanged",
+    Answered => "Answered",
+    Published => "Published",
+    Due => "Due",
+    Adopted => "Adopted",
+    ShareChanged => "ShareChanged",
+    QueueReported => "QueueReported",
+    WaitReported => "WaitReported",
+    Dequeued => "Dequeued",
+    Measured => "Measured",
+    NodeFound => "NodeFound",
+);

@@ -1,47 +1,26 @@
 //! Every phase against every kind of fact: what comes of it, and which scenario shows it. A pair that no scenario happens to
 //! show is tried here directly, so that none is uncovered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use model::Phase;
+use model::{JobFact, Phase};
 use simulator::runner::Transition;
 
-use crate::direct;
+use crate::direct::{self, WITHOUT_FACTS};
 use crate::per_api::{self, APIS, Api};
 
-/// Kinds of facts, those first that concern one job; the rest is refused in a job's record.
-const FACTS: [&str; 18] = [
-    "Job",
-    "Spec",
-    "JobGone",
-    "Pod",
-    "PodGone",
-    "Service",
-    "ServiceGone",
-    "NodeChanged",
-    "Answered",
-    "Published",
-    "Due",
-    "Adopted",
-    "(none)",
-    "TermBegan",
-    "Configured",
-    "Node",
-    "NodeGone",
-    "Relisted",
-];
-
-/// Kinds of facts about objects besides pods and services of slots. Jobs of some APIs own none.
-const OWNED: [&str; 2] = ["Owned", "OwnedGone"];
-
-/// Kinds of facts that only jobs with GPUs, with an autoscaler, with a model in local storage, or queues have.
-const RARE: [&str; 6] = ["ShareChanged", "QueueReported", "WaitReported", "Dequeued", "Measured", "NodeFound"];
+/// Returns the names of all kinds of facts about a job, and that of a record without any.
+fn kinds() -> impl Iterator<Item = &'static str> {
+    JobFact::NAMES.iter().copied().chain([WITHOUT_FACTS])
+}
 
 #[test]
 fn every_phase_and_kind_of_fact() {
+    let mut shown = BTreeSet::new();
     for api in APIS {
         let seen = outcomes(api);
+        shown.extend(seen.keys().map(|(_, kind)| *kind));
         per_api::settings(&format!("tables/{}", api.name)).bind(|| insta::assert_snapshot!("matrix", text(api, &seen)));
         // What a job lives on must be shown by a scenario in every phase it lives in.
         for (phase, facts) in api.lived_in {
@@ -50,6 +29,9 @@ fn every_phase_and_kind_of_fact() {
                 assert!(seen.contains_key(&(*phase, fact)), "{name}: no scenario shows {fact} in phase {phase:?}");
             }
         }
+    }
+    for kind in kinds() {
+        assert!(shown.contains(kind), "no scenario of any API shows the fact {kind}");
     }
 }
 
@@ -73,12 +55,11 @@ fn outcomes(api: &Api) -> Outcomes {
             Err(error) => panic!("{}/{name}: {error}", api.name),
         };
         for Transition { before, facts, after, events } in outcome.transitions {
-            let facts = if facts.is_empty() { vec!["(none)"] } else { facts };
+            let facts = if facts.is_empty() { vec![WITHOUT_FACTS] } else { facts };
             let to = if events.is_empty() { None } else { Some(after) };
             assert!(api.phases.contains(&before), "{}/{name}: {before:?} is no phase of this API", api.name);
             for fact in facts {
-                let is_known = FACTS.contains(&fact) || OWNED.contains(&fact) || RARE.contains(&fact);
-                assert!(is_known, "{fact} is no fact of a job");
+                assert!(kinds().any(|kind| kind == fact), "{fact} is no fact of a job");
                 seen.entry((before, fact)).or_default().entry(to).or_insert_with(|| name.clone());
             }
         }
@@ -95,10 +76,11 @@ fn text(api: &Api, seen: &Outcomes) -> String {
     let mut out = String::new();
     for phase in api.phases {
         let _ = writeln!(out, "{phase:?}");
-        let owns = seen.keys().any(|(_, fact)| OWNED.contains(fact));
-        for fact in FACTS.into_iter().chain(OWNED.into_iter().filter(|_| owns)) {
+        for fact in kinds() {
             let Some(outcomes) = seen.get(&(*phase, fact)) else {
-                let _ = writeln!(out, "  {fact}: {} (tried directly)", direct::tried(api, *phase, fact));
+                if let Some(tried) = direct::tried(api, *phase, fact) {
+                    let _ = writeln!(out, "  {fact}: {tried} (tried directly)");
+                }
                 continue;
             };
             for (to, name) in outcomes {

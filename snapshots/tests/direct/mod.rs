@@ -1,15 +1,17 @@
 //! One fact offered to one job in a given phase, past the operator: what the engine makes of it.
 
-use engine::{Body, Record, State, WireError};
+use engine::State;
 use model::fact::{Adopted, EndRequest};
 use model::{
-    ClusterFact, Config, Fact, JobFact, JobKey, Kind, NodeFact, ObjectFact, ObjectRef, Outcome, Phase, Position,
-    ResourceVersion, ServiceFact, SlotId, Stamp, Term, Uid,
+    JobFact, JobKey, ObjectFact, ObjectRef, Outcome, Phase, Position, ResourceVersion, ServiceFact, SlotId, Stamp, Uid,
 };
 
 use crate::per_api::Api;
 
 const ORIGIN: &str = "direct";
+
+/// Name of a record without facts, beside the names of facts.
+pub(crate) const WITHOUT_FACTS: &str = "(none)";
 
 /// A job brought into a phase by a small scenario.
 fn state_in(api: &Api, phase: Phase) -> (State, JobKey) {
@@ -24,18 +26,18 @@ fn state_in(api: &Api, phase: Phase) -> (State, JobKey) {
 }
 
 /// A fact of a kind, as it might come next for this job.
-fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
+fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<JobFact> {
     let job = state.job(key)?;
     let rv = ResourceVersion(1_000_000);
     let slot = SlotId { group: api.group.into(), index: 0 };
     let name = format!("j-{}-0", api.group);
     let stamp = Stamp { term: state.stamp.term, position: state.stamp.position };
     let pod = job.pods.values().next().map(|p| p.fact.clone());
-    let of_job = match kind {
+    Some(match kind {
         "Job" => JobFact::Object(Box::new(ObjectFact {
             rv,
             deleting: false,
-            end_requests: [(EndRequest::Failed, "told so".into())].into(),
+            end_requests: [(EndRequest::Failed, "asked so".into())].into(),
             end_annotated: false,
             mirror: job.mirror,
             finalizers: Vec::new(),
@@ -73,29 +75,6 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<Fact> {
             ended_at: job.ended_at,
             finals: job.finals.clone(),
         })),
-        _ => return cluster_sample(kind, state, rv).map(Fact::Cluster),
-    };
-    Some(Fact::Job(of_job))
-}
-
-/// A fact about the cluster of a kind.
-fn cluster_sample(kind: &str, state: &State, rv: ResourceVersion) -> Option<ClusterFact> {
-    Some(match kind {
-        "TermBegan" => ClusterFact::TermBegan { term: Term(state.stamp.term.0 + 1) },
-        "Configured" => ClusterFact::Configured(Box::<Config>::default()),
-        "Node" => ClusterFact::Node(Box::new(NodeFact {
-            name: "n1".into(),
-            rv,
-            ready: true,
-            conditions: Vec::new(),
-            gpus: std::collections::BTreeMap::new(),
-            closed: false,
-            labels: std::collections::BTreeMap::new(),
-            taints: Vec::new(),
-            allocatable: std::collections::BTreeMap::new(),
-        })),
-        "NodeGone" => ClusterFact::NodeGone { name: "n1".into() },
-        "Relisted" => ClusterFact::Relisted { kind: Kind::Pod, of: None, rv },
         _ => return None,
     })
 }
@@ -130,52 +109,29 @@ fn stranger(slot: SlotId, name: &str, rv: ResourceVersion) -> model::PodFact {
     }
 }
 
-/// Returns the error of a record of the job, as it might stand on a disk, that has a fact about the cluster.
-fn misplaced(key: &JobKey, fact: ClusterFact) -> WireError {
-    let record = |body| Record {
-        position: Position(1),
-        term: Term(1),
-        at: model::Timestamp(0),
-        behaviour: engine::wire::BEHAVIOUR,
-        causes: Vec::new(),
-        body,
-    };
-    let text = |body| String::from_utf8(record(body).encode().unwrap()).unwrap();
-    let (before, after) = (r#","job":"#, r#","facts":"#);
-    let of_job = text(Body::Job { key: key.clone(), facts: Vec::new(), events: Vec::new() });
-    let (_, job) = of_job.split_once(before).expect("a record of a job names it");
-    let job = format!("{before}{}{after}", job.trim_end_matches('}').to_owned() + "}");
-    let written = text(Body::Cluster { facts: vec![fact] }).replacen(after, &job, 1);
-    Record::decode(Position(1), Term(1), written.as_bytes()).expect_err("a fact about the cluster is none about a job")
-}
-
-/// Returns the outcome of a fact of that kind for a job in that phase.
-pub(crate) fn tried(api: &Api, phase: Phase, kind: &str) -> String {
+/// Returns the outcome of a fact of that kind for a job in that phase; `None` where this file has no fact of that kind.
+pub(crate) fn tried(api: &Api, phase: Phase, kind: &str) -> Option<String> {
     let (mut state, key) = state_in(api, phase);
     let before = state.job(&key).map(|job| engine::wire::job_value(&job));
     state.begin(Stamp { term: state.stamp.term, position: Position(state.stamp.position.0 + 1) }, state.at);
     let then = ["Job", "Spec"].map(|kind| sample(api, kind, &state, &key));
-    let then: Vec<JobFact> =
-        then.into_iter().filter_map(|fact| if let Some(Fact::Job(fact)) = fact { Some(fact) } else { None }).collect();
-    match sample(api, kind, &state, &key) {
-        Some(Fact::Job(fact)) => state.apply_job_fact(&key, &fact),
-        Some(Fact::Cluster(fact)) => return format!("refused: {}", misplaced(&key, fact)),
-        Some(Fact::Queue(_)) | None => {}
+    if kind != WITHOUT_FACTS {
+        state.apply_job_fact(&key, &sample(api, kind, &state, &key)?);
     }
     if kind == "Adopted" {
         // An adoption is followed by what the object says, in the same record.
-        for fact in then {
+        for fact in then.into_iter().flatten() {
             state.apply_job_fact(&key, &fact);
         }
     }
     let events = engine::step(&mut state, &key);
-    let Some(job) = state.job(&key) else { return "the job is forgotten".to_owned() };
+    let Some(job) = state.job(&key) else { return Some("the job is forgotten".to_owned()) };
     let after = engine::wire::job_value(&job);
     let names: Vec<&str> = events.iter().map(model::JobEvent::name).collect();
-    match (events.is_empty(), job.phase == phase) {
+    Some(match (events.is_empty(), job.phase == phase) {
         (true, _) if before.as_ref() == Some(&after) => "no effect".to_owned(),
         (true, _) => "noted, nothing decided".to_owned(),
         (false, true) => format!("same phase, {}", names.join(", ")),
         (false, false) => format!("{:?}, {}", job.phase, names.join(", ")),
-    }
+    })
 }
