@@ -4,6 +4,7 @@
 //! directory, which others cannot enter; clients of the API server are not slowed down by their own rate limits, so that a
 //! bench measures the server and the operator.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -149,8 +150,25 @@ fn kwok(settings: &Settings) -> Vec<String> {
     ]
 }
 
-/// The file `scheduler.yaml`.
-pub(crate) const SCHEDULER_CONFIGURATION: &str = "\
+/// Returns the file `scheduler.yaml`. An extender is asked about the nodes that pass all filters, each time and of all nodes.
+pub(crate) fn scheduler_configuration(extender: Option<SocketAddr>) -> String {
+    let extender = extender.map(|address| {
+        format!(
+            "\
+percentageOfNodesToScore: 100
+extenders:
+- urlPrefix: http://{address}
+  filterVerb: filter
+  nodeCacheCapable: true
+  httpTimeout: 30s
+"
+        )
+    });
+    format!("{SCHEDULER_CONFIGURATION}{}", extender.unwrap_or_default())
+}
+
+/// What `scheduler.yaml` always has.
+const SCHEDULER_CONFIGURATION: &str = "\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 clientConnection:

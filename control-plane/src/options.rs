@@ -1,6 +1,7 @@
 //! What a control plane is to be like.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +21,11 @@ pub struct Options {
     pub directory: Option<PathBuf>,
     /// True if kube-scheduler runs. Without it pods stay unscheduled unless a test binds them.
     pub scheduler: bool,
+    /// Address of an [extender] of kube-scheduler that is asked, by HTTP at `/filter`, which of the nodes that pass its filters a pod
+    /// may use. `None`: there is none.
+    ///
+    /// [extender]: https://kubernetes.io/docs/concepts/extend-kubernetes/#scheduling-extensions
+    pub scheduler_extender: Option<SocketAddr>,
     /// True if kube-controller-manager runs. Without it there are no service accounts for pods (admission does not ask for any
     /// then), no garbage collection, no namespace deletion and no node lifecycle.
     pub controller_manager: bool,
@@ -42,6 +48,7 @@ impl Default for Options {
             gpus: 8,
             directory: None,
             scheduler: true,
+            scheduler_extender: None,
             controller_manager: true,
             kwok: true,
             node_grace: None,

@@ -21,7 +21,7 @@ use rustix::process::Signal;
 
 use crate::binaries::Binaries;
 use crate::certificates::{Authority, write_private};
-use crate::component::{self, Component, ETCD_CLIENTS, KWOK_CONFIGURATION, SCHEDULER_CONFIGURATION, Settings, log_of};
+use crate::component::{self, Component, ETCD_CLIENTS, KWOK_CONFIGURATION, Settings, log_of, scheduler_configuration};
 use crate::error::{Error, io};
 use crate::home::Home;
 use crate::keeper::Keeper;
@@ -97,7 +97,10 @@ impl ControlPlane {
     fn write_files(&self) -> Result<(), Error> {
         let logs = self.directory().join("logs");
         fs::create_dir_all(&logs).map_err(io(logs.display()))?;
-        write_private(&self.directory().join("scheduler.yaml"), SCHEDULER_CONFIGURATION)?;
+        write_private(
+            &self.directory().join("scheduler.yaml"),
+            &scheduler_configuration(self.options.scheduler_extender),
+        )?;
         write_private(&self.directory().join("kwok.yaml"), KWOK_CONFIGURATION)?;
         self.write_kubeconfig("kubeconfig", "admin", Some("system:masters"))?;
         self.write_kubeconfig("kwok.kubeconfig", "kwok", Some("system:masters"))?;
