@@ -1,4 +1,4 @@
-//! Developer commands: `cargo xtask test`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
+//! Developer commands: `cargo xtask test`, `cargo xtask check`, `cargo xtask bench`, `cargo xtask cluster`, `cargo xtask kubectl`,
 //! `cargo xtask dist`, `cargo xtask documents`, `cargo xtask release`, `cargo xtask site`, `cargo xtask torch-tests`.
 //!
 //! Owns what is run to check and to measure the workspace, and in which order. It must not hold product logic, and it has
@@ -23,6 +23,7 @@ mod tools;
 mod torch;
 mod venv;
 mod wheel;
+mod words;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,8 @@ use run::Problem;
 
 const USAGE: &str = "usage: cargo xtask COMMAND
 
-  test              everything a change has to pass: format, lints, purity, wasm build, tests, a run as a user, the documents
+  test              everything a change has to pass: format, words, lints, purity, wasm build, tests, a run as a user, the documents
+  check             what of it needs no test program: format, words, lints, purity, dependencies, wasm build
   bench [TOPIC]...  what is promised against what is measured, one table per topic (all: fold replay ask append
                     transition instructions memory over queues size simulate)
   bench cluster     the operator on a real control plane beside a bare client (--quick, --large; --help says more)
@@ -56,7 +58,8 @@ fn main() -> ExitCode {
     let command = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
     let outcome = match (command.as_str(), rest.as_slice()) {
-        ("test", []) => check::run(),
+        ("test", []) => check::test(),
+        ("check", []) => check::check(),
         ("bench", topics) => bench::run(topics),
         ("cluster", words) => cluster::run(words),
         ("kubectl", words) => cluster::kubectl(words),
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         ("", _) => Err(Problem::Usage(USAGE.to_owned())),
-        ("test" | "dependencies" | "site", _) => {
+        ("test" | "check" | "dependencies" | "site", _) => {
             Err(Problem::Usage(format!("`{command}` takes no arguments\n{USAGE}")))
         }
         _ => Err(Problem::Usage(format!("no command `{command}`\n{USAGE}"))),
