@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(sums(&job), json!({"ready": "0/3", "restarts": 0}));
         let group = job.groups.get_mut("worker").unwrap();
         (group.counters.active, group.charged) = (2, 4);
-        (job.past_container_restarts, job.container_restarts) = (1, 2);
+        job.retry_counts = engine::RetryCounts::new(1, 2, 0, None);
         assert_eq!(sums(&job), json!({"ready": "2/3", "restarts": 7}));
     }
 }

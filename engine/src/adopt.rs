@@ -11,6 +11,7 @@ use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::Job;
 use crate::ranges;
+use crate::retry_counts::RetryCounts;
 
 /// Maximum number of deleting pods that the mirror names by uid; of more, whole groups are named by an incarnation.
 const MAX_WAIT_UIDS: usize = 64;
@@ -45,9 +46,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         finals: adopted.finals.clone(),
         admitted_at: mirror.admitted_at,
         limit_paused_at: mirror.limit_paused_at,
-        past_container_restarts: mirror.container_restarts,
-        rounds: mirror.rounds,
-        round_at: mirror.round_at,
+        retry_counts: RetryCounts::of_mirror(mirror),
         dequeued_at: mirror.dequeued_at,
         autoscaler: mirror.scaling.clone().map(|scaling| Box::new(JobAutoscaler::new(*scaling, at))),
         orphan_since: Some(at),
@@ -132,9 +131,7 @@ impl Job {
             mirror.admitted_at = self.admitted_at;
             mirror.limit_paused_at = self.limit_paused_at;
             mirror.share_loss = self.allocation.loss.clone().filter(|_| self.allocation.share.is_empty()).map(Box::new);
-            mirror.container_restarts = self.past_container_restarts;
-            mirror.rounds = self.rounds;
-            mirror.round_at = self.round_at;
+            self.retry_counts.write_to(&mut mirror);
             mirror.dequeued_at = self.dequeued_at;
             mirror.slot_counts = self.pinned_counts();
             let grown = self.groups.iter().filter_map(|(name, group)| Some((name.clone(), group.grown_from?)));

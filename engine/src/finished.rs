@@ -20,6 +20,7 @@ use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
+use crate::retry_counts::RetryCounts;
 use crate::storage::JobStorage;
 
 /// A job that has ended. Its object is there, and what is left of its pods and services stays.
@@ -65,10 +66,7 @@ struct Rest {
     slot_counts: BTreeMap<String, u32>,
     dead: VecDeque<Uid>,
     orphan_since: Option<Timestamp>,
-    past_container_restarts: u32,
-    container_restarts: u32,
-    rounds: u32,
-    round_at: Option<Timestamp>,
+    retry_counts: RetryCounts,
     /// Kept while there are pods: the index of nodes holds it.
     key: Option<Arc<JobKey>>,
     owned: BTreeMap<OwnedRef, Box<Owned>>,
@@ -152,10 +150,7 @@ impl FinishedJob {
             trail,
             admitted_at,
             limit_paused_at: _,
-            past_container_restarts,
-            container_restarts,
-            rounds,
-            round_at,
+            retry_counts,
             owned,
             finalizers,
             finalized,
@@ -186,10 +181,7 @@ impl FinishedJob {
             slot_counts,
             dead,
             orphan_since,
-            past_container_restarts,
-            container_restarts,
-            rounds,
-            round_at,
+            retry_counts,
             key,
             owned,
             finalizers,
@@ -261,10 +253,7 @@ impl FinishedJob {
             slot_counts,
             dead,
             orphan_since,
-            past_container_restarts,
-            container_restarts,
-            rounds,
-            round_at,
+            retry_counts,
             key,
             owned,
             finalizers,
@@ -339,10 +328,7 @@ impl FinishedJob {
             trail: self.trail.iter().zip(trail).map(note).collect(),
             admitted_at: self.admitted_at,
             limit_paused_at: None,
-            past_container_restarts,
-            container_restarts,
-            rounds,
-            round_at,
+            retry_counts,
             owned,
             finalizers,
             finalized,

@@ -1,4 +1,4 @@
-//! Holds what is known of one job. Only [`crate::observe`] and [`crate::apply`] change it.
+//! Holds what is known of one job. Only [`crate::facts`] and [`crate::events`] change it.
 //!
 //! Counters and index sets are kept as facts come in, so that deciding a large job does not walk its pods. Values in
 //! maps are boxed: a map node has room for eleven, and most jobs have fewer groups, pods and services than that.
@@ -16,6 +16,7 @@ use model::{
 use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::group::{Counter, Group, Slot};
+use crate::retry_counts::RetryCounts;
 use crate::storage::JobStorage;
 
 /// Milestones kept per job; older ones are dropped.
@@ -114,14 +115,8 @@ pub struct Job {
     pub admitted_at: Option<Timestamp>,
     /// Time since which its time limit stands still: it lost its admission, and waits for another one.
     pub limit_paused_at: Option<Timestamp>,
-    /// Restarts of containers of pods that are gone.
-    pub past_container_restarts: u32,
-    /// Restarts of containers of its pods.
-    pub container_restarts: u32,
-    /// Rounds in which failed pods were replaced, where its budget counts those.
-    pub rounds: u32,
-    /// Time of the last round, where its object notes it.
-    pub round_at: Option<Timestamp>,
+    /// Restarts of containers, and rounds in which failed pods were replaced.
+    pub retry_counts: RetryCounts,
     /// Objects it owns besides pods and services of slots: those observed, and those to be created.
     pub owned: BTreeMap<OwnedRef, Box<Owned>>,
     /// Finalizers on its object, where its API has one.
@@ -353,7 +348,7 @@ impl Job {
         let counts_rounds = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.rounds);
         let lasting = self.groups.iter().filter(|(name, _)| !self.runs_once(name));
         let each = || lasting.fold(0u32, |sum, (_, group)| sum.saturating_add(group.charged));
-        let replaced = if counts_rounds { self.rounds } else { each() };
+        let replaced = if counts_rounds { self.retry_counts.rounds() } else { each() };
         let containers = self.spec().and_then(|spec| spec.budget).is_some_and(|budget| budget.containers);
         if containers { replaced.saturating_add(self.restarted_containers()) } else { replaced }
     }
@@ -370,7 +365,7 @@ impl Job {
 
     /// Returns the number of restarts of containers in their pods, pods that are gone included.
     pub const fn restarted_containers(&self) -> u32 {
-        self.past_container_restarts.saturating_add(self.container_restarts)
+        self.retry_counts.all_container_restarts()
     }
 
     /// Returns the limit of a group's restarts: its own, or else the operator's where the job has no budget.

@@ -24,7 +24,7 @@ impl Job {
         let noted = self.noted().filter(|_| !self.phase.is_terminal() && self.ending().is_none())?;
         // Objects hold whole seconds.
         let shown = |at: Timestamp| Timestamp::parse_rfc3339(&at.to_rfc3339());
-        let failed_over = self.round_at.filter(|at| shown(*at) != noted.failed_over);
+        let failed_over = self.retry_counts.round_at().filter(|at| shown(*at) != noted.failed_over);
         let elastic = noted.elastic.as_ref().filter(|_| self.phase == Phase::Running);
         let notes = elastic.map(|elastic| self.elastic_notes(elastic)).unwrap_or_default();
         // What is rendered follows the spec that is in force. An edit may have to wait for the end of the pods.

@@ -76,5 +76,5 @@ pub(super) fn workers(job: &Job) -> (u32, Counters) {
 /// Returns the restarts of workers: pods that were replaced, and containers that were started again.
 fn restarts(job: &Job) -> u32 {
     let replaced = job.groups.get(WORKER).map_or(0, |group| group.charged);
-    replaced.saturating_add(job.past_container_restarts).saturating_add(job.container_restarts)
+    replaced.saturating_add(job.restarted_containers())
 }

@@ -66,10 +66,10 @@ impl RecordContext<'_> {
         if let Some(budget) = budget.filter(|budget| budget.containers || job.decided != self.stamp)
             && !job.runs_once(group)
         {
-            job.rounds = job.rounds.saturating_add(budget.retries_of(slots.iter().map(|slot| slot.kind)));
+            job.retry_counts.add_rounds(budget.retries_of(slots.iter().map(|slot| slot.kind)));
         }
         if job.noted().is_some() {
-            job.round_at = Some(self.at);
+            job.retry_counts.note_round(self.at);
         }
         job.decided = self.stamp;
         job.status_stamp = self.stamp;

@@ -36,10 +36,7 @@ impl RecordContext<'_> {
         let known = before.map_or(0, |pod| pod.fact.restarts);
         // Restarts in a pod that runs once count for its group alone.
         let (known, restarts) = if runs_once { (0, 0) } else { (known, fact.restarts) };
-        // A kubelet that evicts a pod may drop the statuses of its containers.
-        job.past_container_restarts = job.past_container_restarts.saturating_add(known.saturating_sub(restarts));
-        let container_restarts = job.container_restarts.saturating_sub(known).saturating_add(restarts);
-        let restarted = container_restarts != job.container_restarts;
+        let restarted = job.retry_counts.count_pod(known, restarts);
         moves.push((before.and_then(|p| p.fact.node.clone()), fact.node.clone()));
         let failed = (fact.phase == PodPhase::Failed).then_some(self.at);
         let running = (fact.phase == PodPhase::Running).then_some(self.at);
@@ -67,7 +64,6 @@ impl RecordContext<'_> {
         }
         let kept = !late && job.ending().is_some() && !job.end_deletes(&pod);
         job.pods.insert(uid.clone(), Box::new(pod));
-        job.container_restarts = container_restarts;
         if restarted && job.ended_at.is_none() {
             job.status_stamp = self.stamp;
         }
@@ -172,8 +168,7 @@ impl RecordContext<'_> {
         moves.push((pod.fact.node, None));
         let runs_once = pod.fact.slot.as_ref().is_some_and(|id| job.runs_once(&id.group));
         if pod.fact.restarts > 0 && !runs_once {
-            job.container_restarts = job.container_restarts.saturating_sub(pod.fact.restarts);
-            job.past_container_restarts = job.past_container_restarts.saturating_add(pod.fact.restarts);
+            job.retry_counts.count_pod_gone(pod.fact.restarts);
             job.status_stamp = self.stamp;
         }
         let Some(id) = pod.fact.slot else { return };

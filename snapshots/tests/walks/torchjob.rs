@@ -130,8 +130,8 @@ impl WalkedJob for TorchJob {
             }
         }
         match spec.budget {
-            Some(budget) if budget.is_spent_by(job.rounds) => {
-                Err(format!("{:?} with {} rounds of {}", job.phase, job.rounds, budget.limit))
+            Some(budget) if budget.is_spent_by(job.retry_counts.rounds()) => {
+                Err(format!("{:?} with {} rounds of {}", job.phase, job.retry_counts.rounds(), budget.limit))
             }
             _ => Ok(()),
         }

@@ -54,7 +54,7 @@ fn what_was_written_is_read_back_and_makes_the_same_status_again() {
             job.finals = [("worker".into(), (1, 0))].into();
         }
         job.groups.get_mut("worker").unwrap().charged = 2;
-        job.past_container_restarts = 3;
+        job.retry_counts = engine::RetryCounts::new(3, 0, 0, None);
         let object = written(&key, &job);
         let adopted = ElasticJob.adopt(&object);
         assert_eq!(adopted.mirror, job.mirror(), "{walk:?}");

@@ -162,8 +162,7 @@ pub(crate) fn state() -> State {
         groups: [("trainer".into(), Box::new(group))].into(),
         pods: [("p1".into(), Box::new(pod))].into(),
         admitted_at: Some(Timestamp(92)),
-        past_container_restarts: 3,
-        container_restarts: 4,
+        retry_counts: crate::RetryCounts::new(3, 4, 0, None),
         ..Job::default()
     };
     State { stamp: stamp(19), jobs: [(key(), Box::new(job))].into_iter().collect(), format: 2, ..State::default() }

@@ -377,8 +377,7 @@ pub(crate) fn state() -> State {
         groups: [("trainer".into(), Box::new(group))].into(),
         report: Some(Box::new(report())),
         reported_end: Some(Box::new(reported_end())),
-        rounds: 3,
-        round_at: Some(Timestamp(15)),
+        retry_counts: crate::RetryCounts::new(0, 0, 3, Some(Timestamp(15))),
         allocation,
         ..Job::default()
     };

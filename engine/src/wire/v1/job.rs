@@ -103,14 +103,8 @@ pub(crate) struct Job {
     admitted_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit_paused_at: Option<Timestamp>,
-    #[serde(skip_serializing_if = "is_default")]
-    past_container_restarts: u32,
-    #[serde(skip_serializing_if = "is_default")]
-    container_restarts: u32,
-    #[serde(skip_serializing_if = "is_default")]
-    rounds: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    round_at: Option<Timestamp>,
+    #[serde(flatten, with = "RetryCounts")]
+    retry_counts: crate::RetryCounts,
     #[serde_as(as = "Seq<(OwnedRef, Box<Owned>)>")]
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     owned: BTreeMap<model::OwnedRef, Box<job::Owned>>,
@@ -155,6 +149,27 @@ pub(crate) struct Job {
     /// Derived: not written.
     #[serde(skip)]
     key: Option<Arc<model::JobKey>>,
+}
+
+/// Members of a job that its counts of retries hold.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::RetryCounts")]
+struct RetryCounts {
+    #[serde(default, getter = "crate::RetryCounts::past_container_restarts", skip_serializing_if = "is_default")]
+    past_container_restarts: u32,
+    #[serde(default, getter = "crate::RetryCounts::container_restarts", skip_serializing_if = "is_default")]
+    container_restarts: u32,
+    #[serde(default, getter = "crate::RetryCounts::rounds", skip_serializing_if = "is_default")]
+    rounds: u32,
+    #[serde(default, getter = "crate::RetryCounts::round_at", skip_serializing_if = "Option::is_none")]
+    round_at: Option<Timestamp>,
+}
+
+impl From<RetryCounts> for crate::RetryCounts {
+    fn from(form: RetryCounts) -> Self {
+        let RetryCounts { past_container_restarts, container_restarts, rounds, round_at } = form;
+        Self::new(past_container_restarts, container_restarts, rounds, round_at)
+    }
 }
 
 #[serde_as]
