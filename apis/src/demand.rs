@@ -66,7 +66,7 @@ pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut Spe
     }
     spec.demand = demand;
     // The root queue gives a job what it asks for, or nothing.
-    let is_sized = spec.observes_pods || spec.demand.as_ref().is_some_and(|demand| demand.queue.is_some());
+    let is_sized = spec.externally_managed || spec.demand.as_ref().is_some_and(|demand| demand.queue.is_some());
     for group in spec.groups.iter_mut().filter(|group| !is_sized || group.gpu_request.is_none()) {
         group.sizes = None;
     }

@@ -7,7 +7,8 @@
 
 use engine::Job;
 use model::{
-    Awaits, FieldError, GateFact, GateReport, JobKey, Keep, OwnedRef, OwnedSpec, SpecFact, Text, Timestamp, When,
+    CreatePhase, FieldError, GateFact, GateReport, JobKey, OwnedRef, OwnedSpec, ReadinessGate, Retain, SpecFact, Text,
+    Timestamp,
 };
 use serde_json::{Map, Value, json};
 
@@ -112,9 +113,9 @@ pub(crate) fn add(api: &dyn JobApi, key: &JobKey, object: &Value, fact: &mut Spe
         spec.groups.iter_mut().for_each(|group| group.sizes = None);
         spec.owned.push(OwnedSpec {
             object: WORKLOAD.named(&format!("{}-{}", key.kind.to_lowercase(), key.name)),
-            when: When::Accepted,
-            awaits: Awaits::Admitted,
-            keep: Keep::WithJob,
+            when: CreatePhase::Accepted,
+            awaits: ReadinessGate::Admitted,
+            keep: Retain::WithJob,
             digest: Some(Text::from(format!("{pods}-{rest}"))),
             follows: None,
             pods: Some(pods),

@@ -6,7 +6,7 @@
 use std::hash::Hasher as _;
 
 use fnv::FnvHasher;
-use model::{FieldError, GateFact, Keep, OwnedFact, OwnedRef, Text};
+use model::{FieldError, GateFact, OwnedFact, OwnedRef, Retain, Text};
 use serde_json::{Map, Value, json};
 
 use crate::api::{JobApi, RenderInput};
@@ -59,7 +59,7 @@ pub enum Access {
     Managed,
     /// List, watch, create and delete: what was created never changes.
     Immutable,
-    /// Get, and create where no object has the name: all are of [`Keep::Left`].
+    /// Get, and create where no object has the name: all are of [`Retain::Left`].
     Left,
     /// Get.
     Read,
@@ -147,9 +147,9 @@ pub fn fact(object: &Value) -> Result<OwnedFact, FieldError> {
         rv: resource_version(object),
         deleting: deleting_at(object).is_some(),
         keep: match annotation(object, KEEP) {
-            Some("retained") => Keep::Retained,
-            Some("finalized") => Keep::Finalized,
-            Some(_) | None => Keep::WithJob,
+            Some("retained") => Retain::Retained,
+            Some("finalized") => Retain::Finalized,
+            Some(_) | None => Retain::WithJob,
         },
         ready,
         failed,
@@ -231,10 +231,10 @@ pub fn complete(
         annotations.insert(OWNED_BY.to_owned(), json!(owned_by(source.job)));
     };
     match keep {
-        Keep::Retained => belong("retained"),
-        Keep::Finalized => belong("finalized"),
-        Keep::Left => {}
-        Keep::WithJob | Keep::UntilEnd => {
+        Retain::Retained => belong("retained"),
+        Retain::Finalized => belong("finalized"),
+        Retain::Left => {}
+        Retain::WithJob | Retain::UntilEnd => {
             let owners = metadata.entry("ownerReferences").or_insert_with(|| json!([]));
             let own = owner_reference(api_version, source.job);
             if let Some(owners) = owners.as_array_mut().filter(|owners| !owners.contains(&own)) {
@@ -306,11 +306,11 @@ mod tests {
         ] {
             let found = fact(&claim(&status)).unwrap();
             assert_eq!((found.ready, found.failed.as_deref()), (ready, failed), "{status}");
-            assert_eq!((found.keep, found.digest.as_deref(), found.rv.0), (Keep::Retained, Some("d"), 7));
+            assert_eq!((found.keep, found.digest.as_deref(), found.rv.0), (Retain::Retained, Some("d"), 7));
             assert_eq!(found.object, CLAIM.named("c"));
         }
         let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "uid": "u"}});
-        assert_eq!(fact(&service).map(|found| (found.ready, found.keep)), Ok((true, Keep::WithJob)));
+        assert_eq!(fact(&service).map(|found| (found.ready, found.keep)), Ok((true, Retain::WithJob)));
         assert_eq!(fact(&json!({"metadata": {"name": "s"}})).unwrap_err().path, "metadata.uid");
     }
 

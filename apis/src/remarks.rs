@@ -141,7 +141,7 @@ fn attempts(api: &dyn JobApi, key: &JobKey, job: &Job, words: impl Fn(&Outcome) 
         | ObjectRef::Job
         | ObjectRef::Owned(_)
         | ObjectRef::Finalizer
-        | ObjectRef::Notes
+        | ObjectRef::Annotations
         | ObjectRef::Log
         | ObjectRef::StorageNode => object.to_string(),
     };

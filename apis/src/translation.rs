@@ -2,7 +2,7 @@
 //!
 //! It must not give a field a meaning. Tests: each API's `tests/spec.rs` and `tests/refusals.rs`.
 
-use model::{Ends, JobEndPolicy, JobKey, JobSpec, Milestones, Phase, PhaseRules, Running, SpecFact, Text};
+use model::{EndTiming, JobEndPolicy, JobKey, JobSpec, Milestones, Phase, PhaseRules, Running, SpecFact, Text};
 use serde_json::Value;
 
 use crate::api::{JobApi, Referenced};
@@ -76,7 +76,7 @@ pub fn without_groups() -> JobSpec {
             sticky_restarting: false,
             running: Running::All,
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::Latest,
             queued: false,
         },

@@ -234,7 +234,7 @@ impl Job {
     pub(crate) fn sized(&self, fact: Arc<SpecFact>) -> Arc<SpecFact> {
         let Ok(spec) = &fact.spec else { return fact };
         let chosen = |group: &GroupSpec| {
-            let sizes = group.sizes.filter(|_| !spec.observes_pods)?;
+            let sizes = group.sizes.filter(|_| !spec.externally_managed)?;
             let granted = self.allocation.share.groups.get(&group.name).map(|nodes| u32::try_from(nodes.len()));
             let last = || self.groups.get(&group.name).map(|group| group.replicas).filter(|replicas| *replicas > 0);
             granted.and_then(Result::ok).or_else(|| Some(last()?.clamp(sizes.min, sizes.max)))

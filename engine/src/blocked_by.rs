@@ -6,7 +6,8 @@
 use std::fmt;
 
 use model::{
-    Awaits, Dependency, GpuRequest, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, ShareLoss, Text,
+    Dependency, GpuRequest, GroupSpec, JobSpec, Missing, ObjectRef, Outcome, OwnedRef, Reached, ReadinessGate,
+    ShareLoss, Text,
 };
 
 use crate::job::Job;
@@ -176,18 +177,20 @@ impl Job {
     /// Returns an owned object as what blocks every pod of the job; `None` where it does not.
     fn blocked_by_object<'a>(&'a self, owned: &'a model::OwnedSpec) -> Option<BlockedBy<'a>> {
         // A gate blocks other pods than those that run once: see [`Self::blocked_by_gate`].
-        if owned.when != model::When::Accepted || matches!(owned.awaits, Awaits::Nothing | Awaits::Admitted) {
+        if owned.when != model::CreatePhase::Accepted
+            || matches!(owned.awaits, ReadinessGate::Nothing | ReadinessGate::Admitted)
+        {
             return None;
         }
         let fact = self.owned.get(&owned.object).and_then(|state| state.fact.as_ref()).filter(|fact| !fact.deleting);
         let failed = fact.and_then(|fact| fact.failed.as_ref());
         // Pods that were created without it continue without it.
-        let is_optional = owned.awaits == Awaits::ExistsIfServed;
+        let is_optional = owned.awaits == ReadinessGate::ExistsIfServed;
         let is_missed =
             is_optional && (self.does_without(&ObjectRef::Owned(owned.object.clone())) || self.has_lasting_pods());
         let is_met = fact.map_or(is_missed, |fact| match owned.awaits {
-            Awaits::Nothing | Awaits::Exists | Awaits::ExistsIfServed => true,
-            Awaits::Ready | Awaits::Admitted => fact.ready,
+            ReadinessGate::Nothing | ReadinessGate::Exists | ReadinessGate::ExistsIfServed => true,
+            ReadinessGate::Ready | ReadinessGate::Admitted => fact.ready,
         });
         (!is_met || failed.is_some()).then_some(BlockedBy::Owned {
             object: &owned.object,
@@ -218,7 +221,7 @@ impl Job {
     /// Returns true for an owned object that is given up where the cluster does not serve its type.
     pub(crate) fn is_optional(&self, object: &OwnedRef) -> bool {
         let wanted = self.spec().and_then(|spec| spec.owned.iter().find(|owned| owned.object == *object));
-        wanted.is_some_and(|owned| matches!(owned.awaits, Awaits::ExistsIfServed | Awaits::Admitted))
+        wanted.is_some_and(|owned| matches!(owned.awaits, ReadinessGate::ExistsIfServed | ReadinessGate::Admitted))
             || self.restarts_pods(object)
     }
 

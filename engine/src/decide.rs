@@ -75,7 +75,7 @@ pub fn step(state: &mut State, key: &JobKey) -> Vec<JobEvent> {
 }
 
 fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<JobEvent> {
-    if let Some(spec) = job.spec().filter(|spec| spec.observes_pods) {
+    if let Some(spec) = job.spec().filter(|spec| spec.externally_managed) {
         return observed::rules(context, job, spec);
     }
     if job.phase.is_terminal() {

@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 
 use model::{
-    Awaits, Command, Effect, JobKey, Keep, ObjectRef, Outcome, OwnedFact, OwnedSpec, Phase, RestartScope, ScalingStep,
-    Stamp, Term, Text, Uid, When,
+    Command, CreatePhase, Effect, JobKey, ObjectRef, Outcome, OwnedFact, OwnedSpec, Phase, ReadinessGate, RestartScope,
+    Retain, ScalingStep, Stamp, Term, Text, Uid,
 };
 
 use crate::job::{Job, PendingDeletion, Pod};
@@ -91,7 +91,7 @@ impl State {
             let Some(pod) = job.pods.get(&uid) else { continue };
             commands.push(Command::MarkPod { name: pod.fact.name.clone(), uid, mark });
         }
-        commands.extend(job.missing_notes().map(|notes| Command::WriteNotes { notes, rv: job.rv }));
+        commands.extend(job.missing_notes().map(|notes| Command::WriteAnnotations { notes, rv: job.rv }));
     }
 
     /// The finalizer and the objects that the job owns besides pods and services of slots.
@@ -103,9 +103,9 @@ impl State {
         for wanted in &spec.owned {
             let Some(owned) = job.owned.get(&wanted.object) else { continue };
             // What has no owner reference is created once the finalizer sees to its end.
-            let is_covered = wanted.keep != Keep::Finalized || job.finalized;
+            let is_covered = wanted.keep != Retain::Finalized || job.finalized;
             // Pods that exist are not in it.
-            let is_late = wanted.awaits == Awaits::ExistsIfServed && job.has_lasting_pods();
+            let is_late = wanted.awaits == ReadinessGate::ExistsIfServed && job.has_lasting_pods();
             if owned.planned && is_covered && !is_late {
                 commands.push(Command::CreateOwned { object: wanted.object.clone() });
             }
@@ -232,7 +232,7 @@ impl Job {
                 .get(&ObjectRef::Owned(owned.object.clone()))
                 .is_some_and(|attempt| matches!(attempt.last, Outcome::Refused { .. }));
             let exists = self.owned.get(&owned.object).is_some_and(|owned| owned.fact.is_some());
-            owned.when == When::Succeeded && !exists && !is_refused
+            owned.when == CreatePhase::Succeeded && !exists && !is_refused
         };
         let is_ours = self.known && !self.gone && !self.deleting && self.phase == Phase::Succeeded;
         is_ours && self.spec().is_some_and(|spec| spec.owned.iter().any(is_missing))

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use model::{Awaits, GateFact, GateReport, ObjectRef, OwnedFact, OwnedRef, OwnedSpec, Phase, Reached, SpecFact};
+use model::{GateFact, GateReport, ObjectRef, OwnedFact, OwnedRef, OwnedSpec, Phase, Reached, ReadinessGate, SpecFact};
 
 use crate::job::{Job, Owned};
 
@@ -22,7 +22,7 @@ impl Job {
         let may_come =
             |object: &OwnedRef| !self.has_lasting_pods() && !self.does_without(&ObjectRef::Owned(object.clone()));
         let owned = self.spec().into_iter().flat_map(|spec| &spec.owned);
-        let mut gangs = owned.filter(|owned| owned.awaits == Awaits::ExistsIfServed);
+        let mut gangs = owned.filter(|owned| owned.awaits == ReadinessGate::ExistsIfServed);
         gangs.any(|gang| is_there(&gang.object) || may_come(&gang.object))
     }
 
@@ -39,14 +39,14 @@ impl Job {
     }
 
     fn wanted_gate(&self) -> Option<&OwnedSpec> {
-        self.spec()?.owned.iter().find(|owned| owned.awaits == Awaits::Admitted)
+        self.spec()?.owned.iter().find(|owned| owned.awaits == ReadinessGate::Admitted)
     }
 
     /// Returns the spec that an owned object is rendered from. A gate is that of the latest one, as soon as that is in force.
     pub fn spec_of_owned(&self, object: &OwnedRef) -> Option<Arc<SpecFact>> {
         let of = |fact: &SpecFact| fact.spec.as_ref().ok()?.owned.iter().find(|owned| owned.object == *object).cloned();
         let in_force = self.valid.as_ref()?;
-        let gate = of(in_force).filter(|owned| owned.awaits == Awaits::Admitted);
+        let gate = of(in_force).filter(|owned| owned.awaits == ReadinessGate::Admitted);
         let latest = self.spec.as_ref().filter(|latest| gate.is_some() && of(latest) == gate);
         Some(Arc::clone(latest.unwrap_or(in_force)))
     }

@@ -97,7 +97,7 @@ pub struct Job {
     pub ended_at: Option<Timestamp>,
     /// Succeeded and failed pods per group when the ending was decided.
     pub finals: BTreeMap<Text, (u32, u32)>,
-    /// A fact that could not be applied: no commands until it is resolved.
+    /// Set by builds that could record a fact of another scope for a job, in a checkpoint of theirs: no commands. This build never sets it.
     pub quarantine: Option<Text>,
     /// Earliest time at which something is to be decided or tried again.
     pub deadline: Option<Timestamp>,

@@ -3,7 +3,7 @@
 //! Derived from what stands there and from the job's pods, never stored: a note that was written is one that stands there. It must
 //! not know an API's keys. Tests: the scenarios of TorchJob.
 
-use model::{Checkpoint, Elastic, Noted, Notes, Phase, ScalingStep, SpecFact, Text, Timestamp};
+use model::{AnnotationChanges, Checkpoint, Elastic, ObjectAnnotations, Phase, ScalingStep, SpecFact, Text, Timestamp};
 
 use crate::group::Group;
 use crate::job::{Job, Pod};
@@ -15,12 +15,12 @@ impl Job {
     }
 
     /// Returns the notes that stand on its object.
-    pub(crate) fn noted(&self) -> Option<&Noted> {
+    pub(crate) fn noted(&self) -> Option<&ObjectAnnotations> {
         self.spec.as_ref()?.notes.as_deref()
     }
 
     /// Returns the notes that are to be written; `None` when all stand there.
-    pub(crate) fn missing_notes(&self) -> Option<Notes> {
+    pub(crate) fn missing_notes(&self) -> Option<AnnotationChanges> {
         let noted = self.noted().filter(|_| !self.phase.is_terminal() && self.ending().is_none())?;
         // Objects hold whole seconds.
         let shown = |at: Timestamp| Timestamp::parse_rfc3339(&at.to_rfc3339());
@@ -35,15 +35,15 @@ impl Job {
         let restarts = (restarted && noted.restarts != Some(false)).then_some(false);
         let replicas = self.autoscaler.as_ref().and_then(|own| own.wanted());
         let storage_node = self.unwritten_node().cloned();
-        let notes = Notes { failed_over, marked, restarts, replicas, storage_node, ..notes };
-        (notes != Notes::default()).then_some(notes)
+        let notes = AnnotationChanges { failed_over, marked, restarts, replicas, storage_node, ..notes };
+        (notes != AnnotationChanges::default()).then_some(notes)
     }
 
-    fn elastic_notes(&self, elastic: &Elastic) -> Notes {
+    fn elastic_notes(&self, elastic: &Elastic) -> AnnotationChanges {
         let has_victims = self.victims().next().is_some();
-        let ask = Notes {
+        let ask = AnnotationChanges {
             requested: has_victims.then_some(Checkpoint { version: elastic.generation, done: false }),
-            ..Notes::default()
+            ..AnnotationChanges::default()
         };
         match elastic.requested {
             None => {
@@ -51,35 +51,38 @@ impl Job {
                     return ask;
                 }
             }
-            Some(asked) if elastic.completed != Some(asked.version) => return Notes::default(),
+            Some(asked) if elastic.completed != Some(asked.version) => return AnnotationChanges::default(),
             Some(asked) if asked.done => {
                 if has_victims {
                     return ask;
                 }
             }
             // Their finalizers are removed first.
-            Some(_) if has_victims => return Notes::default(),
+            Some(_) if has_victims => return AnnotationChanges::default(),
             Some(asked) => {
-                return Notes {
+                return AnnotationChanges {
                     requested: Some(Checkpoint { done: true, ..asked }),
                     starts: Some(true),
                     generation: Some(elastic.generation.saturating_add(1)),
-                    ..Notes::default()
+                    ..AnnotationChanges::default()
                 };
             }
         }
         if self.is_scaling_open(elastic) && !self.is_of_one_generation() {
-            return Notes { scaling: (elastic.scaling != Some(true)).then_some(true), ..Notes::default() };
+            return AnnotationChanges {
+                scaling: (elastic.scaling != Some(true)).then_some(true),
+                ..AnnotationChanges::default()
+            };
         }
         if elastic.scaling == Some(true) && self.is_of_one_generation() {
-            return Notes {
+            return AnnotationChanges {
                 scaling: Some(false),
                 starts: Some(false),
                 at_once: elastic.at_once.then_some(false),
-                ..Notes::default()
+                ..AnnotationChanges::default()
             };
         }
-        Notes::default()
+        AnnotationChanges::default()
     }
 
     /// Returns true if pods of an older generation may be replaced: it is noted, and no checkpoint is under way.

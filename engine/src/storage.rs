@@ -69,7 +69,7 @@ impl Job {
         // A pod that is bound to the node goes first: without the log nothing but the note shows that it waits for it.
         let waits = found.is_empty() && !self.deleting_pods.is_empty();
         let noted = self.noted().and_then(|noted| noted.storage_node.as_deref()).unwrap_or_default();
-        (!waits && noted != &**found && !self.is_refused(&ObjectRef::Notes)).then_some(found)
+        (!waits && noted != &**found && !self.is_refused(&ObjectRef::Annotations)).then_some(found)
     }
 
     fn is_refused(&self, object: &ObjectRef) -> bool {

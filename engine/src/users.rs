@@ -61,7 +61,8 @@ fn counts_of(job: &Job) -> UserCounts {
 impl Users {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
-        let shows = job.is_some_and(|job| job.known && !job.gone && job.spec().is_some_and(|spec| spec.counts_users));
+        let shows =
+            job.is_some_and(|job| job.known && !job.gone && job.spec().is_some_and(|spec| spec.counts_referrers));
         if !shows {
             self.telling.remove(key);
         } else if !self.telling.contains(key) {
@@ -105,14 +106,14 @@ impl Users {
 
 impl State {
     /// Returns the counts of the jobs that reference an object.
-    pub(crate) fn user_counts(&self, key: &JobKey) -> UserCounts {
+    pub(crate) fn referrer_counts(&self, key: &JobKey) -> UserCounts {
         let name = (key.namespace.clone(), key.kind.clone(), key.name.clone());
         self.users.counts.get(&name).copied().unwrap_or_default()
     }
 
     /// Returns the number of jobs that have not ended and reference an object.
     pub(crate) fn needed_by(&self, key: &JobKey) -> u32 {
-        let counts = self.user_counts(key);
+        let counts = self.referrer_counts(key);
         counts.pending.saturating_add(counts.running)
     }
 
@@ -125,12 +126,12 @@ impl State {
     }
 
     fn differs_from_reported(&self, key: &JobKey, job: &Job) -> bool {
-        job.users != self.user_counts(key)
+        job.users != self.referrer_counts(key)
     }
 
     /// Decides the counts that an object shows.
     pub(crate) fn count_users(&self, key: &JobKey, job: &Job) -> Option<JobEvent> {
-        let shows = job.spec().is_some_and(|spec| spec.counts_users) && self.differs_from_reported(key, job);
-        shows.then(|| JobEvent::UsersCounted(self.user_counts(key)))
+        let shows = job.spec().is_some_and(|spec| spec.counts_referrers) && self.differs_from_reported(key, job);
+        shows.then(|| JobEvent::UsersCounted(self.referrer_counts(key)))
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::id::{Incarnation, ResourceVersion, SlotId, Stamp, Text, Timestamp, Uid};
-use crate::notes::Notes;
+use crate::notes::AnnotationChanges;
 use crate::owned::{GateReport, OwnedRef};
 
 /// An object of one job that commands are about.
@@ -28,7 +28,7 @@ pub enum ObjectRef {
     /// The finalizer on the job's object.
     Finalizer,
     /// The notes on the job's object.
-    Notes,
+    Annotations,
     /// The log of the pod that the job is measured by.
     Log,
     /// The search for the node with the most free storage.
@@ -47,7 +47,7 @@ impl fmt::Display for ObjectRef {
             Self::Job => f.write_str("job"),
             Self::Owned(object) => object.fmt(f),
             Self::Finalizer => f.write_str("finalizer"),
-            Self::Notes => f.write_str("annotations"),
+            Self::Annotations => f.write_str("annotations"),
             Self::Log => f.write_str("log"),
             Self::StorageNode => f.write_str("search for a node with free storage"),
         }
@@ -152,9 +152,9 @@ pub enum Command {
         others: Vec<Text>,
     },
     /// Write notes on the job's object.
-    WriteNotes {
+    WriteAnnotations {
         /// The notes.
-        notes: Notes,
+        notes: AnnotationChanges,
         /// The job's resourceVersion last observed: a precondition.
         rv: ResourceVersion,
     },
@@ -202,7 +202,7 @@ impl Command {
             | Self::DeleteOwned { object, .. }
             | Self::ReadOwned { object } => ObjectRef::Owned(object.clone()),
             Self::SetFinalizer { .. } => ObjectRef::Finalizer,
-            Self::WriteNotes { .. } => ObjectRef::Notes,
+            Self::WriteAnnotations { .. } => ObjectRef::Annotations,
             Self::ReadLog { .. } => ObjectRef::Log,
             Self::FindNode => ObjectRef::StorageNode,
             Self::WriteStatus { .. } => ObjectRef::Status,

@@ -49,13 +49,13 @@ pub use fact::{
 };
 pub use id::{Incarnation, JobKey, Kind, Position, ResourceVersion, SlotId, Stamp, Term, Text, Timestamp, Uid};
 pub use mirror::Mirror;
-pub use notes::{Checkpoint, Elastic, Noted, Notes};
-pub use owned::{Awaits, GateReport, Keep, OwnedRef, OwnedSpec, When};
+pub use notes::{AnnotationChanges, Checkpoint, Elastic, ObjectAnnotations};
+pub use owned::{CreatePhase, GateReport, OwnedRef, OwnedSpec, ReadinessGate, Retain};
 pub use phase::Phase;
 pub use pod::{ContainerEnd, ContainerFact, ContainerState, PodFact, PodHolding, PodPhase};
 pub use policy::{
-    Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, Reach, RestartPolicy, RestartScope,
-    Retryable,
+    Budget, CleanBy, CleanPodPolicy, ClockStart, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope, Retryable,
+    Threshold,
 };
 pub use progress::{Measurement, Measurements, Progress, SpeedSample};
 pub use queue::{QueueReport, QueueSpec, QuotaSpec, Reclaim, UserCounts, WaitingJob, WithinQueue};
@@ -65,4 +65,6 @@ pub use share::{
     Charge, Demand, GpuRequest, LossKind, NodeRefusal, Resize, Share, ShareChange, ShareLoss, ShareTarget, SizeRange,
     Usage,
 };
-pub use spec::{Dependency, Edits, Ends, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running};
+pub use spec::{
+    Dependency, Edits, EndTiming, FieldError, GroupSpec, JobSpec, Milestones, PhaseRules, Reached, Running,
+};

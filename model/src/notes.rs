@@ -7,7 +7,7 @@ use crate::id::{Text, Timestamp};
 
 /// Notes that stand on the object of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct ObjectAnnotations {
     /// Time of the last round of replaced pods.
     pub failed_over: Option<Timestamp>,
     /// Notes of a job whose pods are replaced when its object changes; `None` where they stay.
@@ -48,7 +48,7 @@ pub struct Checkpoint {
 
 /// Notes that are to be written. Absent ones stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Notes {
+pub struct AnnotationChanges {
     /// Time of the last round of replaced pods.
     pub failed_over: Option<Timestamp>,
     /// [`Elastic::starts`].
@@ -61,12 +61,12 @@ pub struct Notes {
     pub requested: Option<Checkpoint>,
     /// Number that is written into the spec, so that the generation of the object grows.
     pub generation: Option<u64>,
-    /// Set if what [`Noted::marked`] reports is to be written.
+    /// Set if what [`ObjectAnnotations::marked`] reports is to be written.
     pub marked: bool,
-    /// [`Noted::restarts`].
+    /// [`ObjectAnnotations::restarts`].
     pub restarts: Option<bool>,
     /// Number of pods of the autoscaled group, which is written into the spec.
     pub replicas: Option<u32>,
-    /// [`Noted::storage_node`].
+    /// [`ObjectAnnotations::storage_node`].
     pub storage_node: Option<Text>,
 }

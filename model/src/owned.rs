@@ -36,23 +36,23 @@ pub struct OwnedSpec {
     /// Its type and name.
     pub object: OwnedRef,
     /// Time at which it is created.
-    pub when: When,
+    pub when: CreatePhase,
     /// State of it that the pods of the job wait for.
-    pub awaits: Awaits,
+    pub awaits: ReadinessGate,
     /// Time for which it is kept.
-    pub keep: Keep,
+    pub keep: Retain,
     /// Digest of its contents. An object that shows another digest is patched. Absent where it is only created.
     pub digest: Option<Text>,
     /// Group of [`crate::GroupSpec::once`] whose last completed run is a part of its contents.
     pub follows: Option<Text>,
-    /// Digest of the pods that it admits; present for one of [`Awaits::Admitted`] alone. It cannot change while the object holds
+    /// Digest of the pods that it admits; present for one of [`ReadinessGate::Admitted`] alone. It cannot change while the object holds
     /// quota.
     pub pods: Option<Text>,
 }
 
 /// Time at which an owned object is created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum When {
+pub enum CreatePhase {
     /// The job is accepted, even if it is suspended.
     #[default]
     Accepted,
@@ -62,7 +62,7 @@ pub enum When {
 
 /// State of an owned object that the pods of a job wait for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Awaits {
+pub enum ReadinessGate {
     /// None.
     Nothing,
     /// It exists.
@@ -78,7 +78,7 @@ pub enum Awaits {
 
 /// Time for which an owned object is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum Retain {
     /// As long as the job's object: the garbage collector deletes it, because the job is its owner.
     #[default]
     WithJob,
@@ -93,7 +93,7 @@ pub enum Keep {
     Left,
 }
 
-impl Keep {
+impl Retain {
     /// Returns true for an object that is not kept beyond the job's own object.
     pub const fn ends_with_job(self) -> bool {
         matches!(self, Self::WithJob | Self::UntilEnd | Self::Finalized)

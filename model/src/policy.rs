@@ -78,14 +78,14 @@ pub struct Budget {
     /// Set if restarts of containers by their kubelet count as retries, besides replaced pods.
     pub containers: bool,
     /// Relation to the limit at which the job fails.
-    pub reach: Reach,
+    pub reach: Threshold,
     /// Set if pods that are replaced together count as one retry.
     pub rounds: bool,
 }
 
 /// Relation of a number to its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum Threshold {
     /// Above the limit.
     Above,
     /// At the limit or above it; a limit of 0 is reached by the first.
@@ -109,8 +109,8 @@ impl Budget {
     #[must_use]
     pub fn is_spent_by(&self, retries: u32) -> bool {
         match self.reach {
-            Reach::Above => retries > self.limit,
-            Reach::AtLeast => retries >= self.limit.max(1),
+            Threshold::Above => retries > self.limit,
+            Threshold::AtLeast => retries >= self.limit.max(1),
         }
     }
 }

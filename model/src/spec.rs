@@ -54,7 +54,7 @@ pub struct JobSpec {
     /// Objects of the job besides pods and services of slots.
     pub owned: Vec<OwnedSpec>,
     /// Set if the job's object carries a finalizer. It is taken off once the job's owned objects of
-    /// [`crate::Keep::Finalized`] are gone and no other job needs it.
+    /// [`crate::Retain::Finalized`] are gone and no other job needs it.
     pub finalizer: bool,
     /// Edits that take effect on a job with pods.
     pub edits: Edits,
@@ -64,9 +64,9 @@ pub struct JobSpec {
     pub queue: Option<Box<QueueSpec>>,
     /// Set if another controller creates and deletes the job's pods. They are observed and counted; the job's object shows that
     /// controller whether it may have them.
-    pub observes_pods: bool,
+    pub externally_managed: bool,
     /// Set if its object shows how many jobs that reference it.
-    pub counts_users: bool,
+    pub counts_referrers: bool,
     /// Request to the coordinator; `None` for a job that does not wait for it.
     pub coordination: Option<Box<Coordination>>,
     /// Type of the objects by which another system restarts the containers of an old pod, where the cluster serves it; `None`: old pods
@@ -101,8 +101,8 @@ impl Default for JobSpec {
             edits: Edits::default(),
             demand: None,
             queue: None,
-            observes_pods: false,
-            counts_users: false,
+            externally_managed: false,
+            counts_referrers: false,
             coordination: None,
             restarts_by: None,
             storage_group: None,
@@ -276,7 +276,7 @@ pub struct PhaseRules {
     /// Set if pods that are being deleted are in no counter.
     pub ignores_leaving: bool,
     /// Time at which the terminal phase is shown.
-    pub ends: Ends,
+    pub ends: EndTiming,
     /// Milestones that are kept of many.
     pub milestones: Milestones,
     /// Set if a job whose pods may be created, but wait for nodes, is `Queued`.
@@ -290,7 +290,7 @@ impl Default for PhaseRules {
             sticky_restarting: true,
             running: Running::All,
             ignores_leaving: false,
-            ends: Ends::AfterCleanUp,
+            ends: EndTiming::AfterCleanUp,
             milestones: Milestones::Latest,
             queued: false,
         }
@@ -311,7 +311,7 @@ pub enum Running {
 
 /// Time at which the terminal phase is shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Ends {
+pub enum EndTiming {
     /// Once the pods that are deleted for it are gone.
     #[default]
     AfterCleanUp,

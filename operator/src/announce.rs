@@ -11,7 +11,7 @@ use crate::render::call;
 impl Operator {
     /// Creates a Kubernetes Event about the answer to a command, where users expect one.
     pub(crate) fn announce(&mut self, key: &JobKey, command: &Command, answer: &ApiAnswer) {
-        if let (Command::WriteNotes { notes, .. }, Ok(_)) = (command, answer) {
+        if let (Command::WriteAnnotations { notes, .. }, Ok(_)) = (command, answer) {
             let reported = self.registry.api_of(key).and_then(|api| Some(api.annotations()?.notes_events(notes)));
             return self.emit_all(key, reported.unwrap_or_default());
         }
@@ -40,7 +40,7 @@ impl Operator {
             | Command::SetFinalizer { .. }
             | Command::ReleasePod { .. }
             | Command::WriteEndAnnotation
-            | Command::WriteNotes { .. }
+            | Command::WriteAnnotations { .. }
             | Command::ReadLog { .. }
             | Command::FindNode
             | Command::MarkPod { .. }

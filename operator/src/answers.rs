@@ -9,7 +9,7 @@ use std::sync::Arc;
 use apis::{ApiAnswer, ApiError, FreeStorage, ObservedObject, objects};
 use engine::State;
 use engine::admit::{Admission, NameHolder, Ownership};
-use model::{Command, JobFact, JobKey, Keep, Kind, ObjectRef, Outcome, OwnedFact, OwnedRef, Stamp, Text};
+use model::{Command, JobFact, JobKey, Kind, ObjectRef, Outcome, OwnedFact, OwnedRef, Retain, Stamp, Text};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -107,7 +107,7 @@ impl Operator {
                 Command::ReadPod { .. }
                 | Command::ReadOwned { .. }
                 | Command::SetFinalizer { .. }
-                | Command::WriteNotes { .. }
+                | Command::WriteAnnotations { .. }
                 | Command::WriteEndAnnotation,
                 Err(ApiError { code: 404, .. }),
             )
@@ -159,10 +159,10 @@ impl Operator {
                 return;
             }
             (
-                Command::WriteStatus { .. } | Command::SetFinalizer { .. } | Command::WriteNotes { .. },
+                Command::WriteStatus { .. } | Command::SetFinalizer { .. } | Command::WriteAnnotations { .. },
                 Err(ApiError { code: 409, .. }),
             )
-            | (Command::SetFinalizer { .. } | Command::WriteNotes { .. }, Ok(_)) => {
+            | (Command::SetFinalizer { .. } | Command::WriteAnnotations { .. }, Ok(_)) => {
                 let known = self.state.known_version(key);
                 self.in_flight.read_next(key, Purpose::ReadJob { known, of: object });
                 return;
@@ -269,7 +269,7 @@ impl Operator {
     /// Returns true if an object that is kept for good is free to be taken over: the job it was made for is gone.
     fn is_free(&self, key: &JobKey, command: &Command, holder: &NameHolder) -> bool {
         let Command::CreateOwned { object } = command else { return false };
-        self.keep_of(key, object) == Some(Keep::Retained)
+        self.keep_of(key, object) == Some(Retain::Retained)
             && holder.watched
             && !holder.deleting
             && holder
@@ -280,7 +280,7 @@ impl Operator {
 
     /// Returns true for an object that serves whatever it is, and that no watch has to show.
     fn is_left(&self, key: &JobKey, object: &OwnedRef) -> bool {
-        self.keep_of(key, object) == Some(Keep::Left)
+        self.keep_of(key, object) == Some(Retain::Left)
     }
 
     /// Returns true for an object of another system that the pods of the job get something from.
@@ -290,7 +290,7 @@ impl Operator {
     }
 
     /// Returns the time for which an object that the job wants is kept.
-    fn keep_of(&self, key: &JobKey, object: &OwnedRef) -> Option<Keep> {
+    fn keep_of(&self, key: &JobKey, object: &OwnedRef) -> Option<Retain> {
         let job = self.state.job(key)?;
         let wanted = job.spec()?.owned.iter().find(|owned| owned.object == *object);
         wanted.map(|owned| owned.keep)
@@ -299,7 +299,7 @@ impl Operator {
     /// Takes in an object that is there, whichever client created it.
     fn take_left(key: &JobKey, held: &Value, facts: &mut Intake) {
         if let Ok(fact) = apis::owned::fact(held) {
-            facts.push(key, JobFact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..fact })));
+            facts.push(key, JobFact::Owned(Box::new(OwnedFact { keep: Retain::Left, ..fact })));
         }
     }
 

@@ -140,7 +140,7 @@ impl Operator {
                 rv: Some(*rv),
                 ..call(Verb::Patch, pods(), key, name)
             },
-            Command::WriteNotes { notes, rv } => {
+            Command::WriteAnnotations { notes, rv } => {
                 let at = self.state.at;
                 let (Some(annotations), Some(input)) = (api.annotations(), self.render_input(key)) else {
                     return Ok(None);

@@ -3,7 +3,7 @@
 //! It must not hold a default that stands for "no such thing": an API without a capability does not return it. Defaults here are for
 //! parts of a capability that some of its APIs lack.
 
-use model::{FieldError, JobKey, Notes, OwnedRef, PodMark, SlotId, SpecFact, Text, Timestamp};
+use model::{AnnotationChanges, FieldError, JobKey, OwnedRef, PodMark, SlotId, SpecFact, Text, Timestamp};
 use serde_json::{Value, json};
 
 use super::{PodSlot, Referenced, RenderInput, ReportedEvent, Upload};
@@ -161,12 +161,12 @@ pub trait AnnotationApi {
     }
 
     /// Renders the patch of a job object that writes notes, at this time.
-    fn notes_patch(&self, _source: RenderInput<'_>, _notes: &Notes, _at: Timestamp) -> Value {
+    fn notes_patch(&self, _source: RenderInput<'_>, _notes: &AnnotationChanges, _at: Timestamp) -> Value {
         json!({})
     }
 
     /// Returns the Kubernetes Events that report written notes.
-    fn notes_events(&self, _notes: &Notes) -> Vec<ReportedEvent> {
+    fn notes_events(&self, _notes: &AnnotationChanges) -> Vec<ReportedEvent> {
         Vec::new()
     }
 

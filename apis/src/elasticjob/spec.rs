@@ -6,8 +6,9 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Budget, CleanBy, CleanPodPolicy, ClockStart, Ends, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec,
-    Milestones, PhaseRules, Reach, Resize, RestartPolicy, RestartScope, Retryable, Running, SizeRange, Text,
+    Budget, CleanBy, CleanPodPolicy, ClockStart, EndTiming, FieldError, GroupEndPolicy, GroupSpec, JobEndPolicy,
+    JobSpec, Milestones, PhaseRules, Resize, RestartPolicy, RestartScope, Retryable, Running, SizeRange, Text,
+    Threshold,
 };
 use serde_json::{Value, json};
 
@@ -154,8 +155,8 @@ fn job_spec(groups: Vec<GroupSpec>, policy: Restart, run: RunPolicy) -> JobSpec 
             containers: true,
             rounds: false,
             reach: match policy {
-                Restart::ExitCode | Restart::Never => Reach::Above,
-                Restart::OnFailure | Restart::Always => Reach::AtLeast,
+                Restart::ExitCode | Restart::Never => Threshold::Above,
+                Restart::OnFailure | Restart::Always => Threshold::AtLeast,
             },
         }),
         time_limit_ms: run.deadline_s.map(ms),
@@ -167,7 +168,7 @@ fn job_spec(groups: Vec<GroupSpec>, policy: Restart, run: RunPolicy) -> JobSpec 
             sticky_restarting: true,
             running: Running::Minimum(workers),
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             queued: false,
         },

@@ -41,7 +41,7 @@ fn a_job_with_a_queue_of_kueue_has_a_workload() {
     let (_, fact) = translated(&object);
     let owned = &fact.spec.as_ref().unwrap().owned;
     assert_eq!(owned.len(), 1);
-    assert_eq!((&*owned[0].object.name, owned[0].awaits), ("aitrainingjob-j", Awaits::Admitted));
+    assert_eq!((&*owned[0].object.name, owned[0].awaits), ("aitrainingjob-j", ReadinessGate::Admitted));
     let container = json!({"name": "aitj-t", "image": "i", "resources": {"limits": {"nvidia.com/gpu": 2}}});
     let want = json!({
         "metadata": {"labels": {"GroupName": "elasticdeeplearning.ai", "kueue.x-k8s.io/job-uid": "u1"}},

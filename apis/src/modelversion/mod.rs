@@ -17,7 +17,7 @@ pub(crate) mod storage;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobKey, Notes, ObjectFact, OwnedRef, SlotId, SpecFact, Text, Timestamp};
+use model::{AnnotationChanges, FieldError, JobKey, ObjectFact, OwnedRef, SlotId, SpecFact, Text, Timestamp};
 use serde_json::Value;
 use settings::ModelSettings;
 
@@ -157,7 +157,7 @@ impl ReferenceApi for ModelVersion {
 }
 
 impl AnnotationApi for ModelVersion {
-    fn notes_patch(&self, source: RenderInput<'_>, notes: &Notes, _at: Timestamp) -> Value {
+    fn notes_patch(&self, source: RenderInput<'_>, notes: &AnnotationChanges, _at: Timestamp) -> Value {
         objects::notes(source.manifest, notes)
     }
 }

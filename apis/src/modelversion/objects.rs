@@ -3,7 +3,7 @@
 //! It must not decide when they are created. Tests: `tests.rs`.
 
 use engine::Job;
-use model::{FieldError, Notes, OwnedRef};
+use model::{AnnotationChanges, FieldError, OwnedRef};
 use serde_json::{Map, Value, json};
 
 use super::constants::{API_VERSION, CONFIG_MAP, FAILOVER, GROUP, GROUP_LABEL, MODEL_LABEL, POD_ANNOTATION, VOLUME};
@@ -123,7 +123,7 @@ fn container_name(pod: &str) -> String {
 }
 
 /// Renders the merge patch that writes notes on a version: the marks of its model, and the time of a replaced pod.
-pub(super) fn notes(manifest: &Value, notes: &Notes) -> Value {
+pub(super) fn notes(manifest: &Value, notes: &AnnotationChanges) -> Value {
     let mut annotations = Map::new();
     let mut metadata = Map::new();
     if notes.marked {

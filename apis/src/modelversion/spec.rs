@@ -3,8 +3,8 @@
 //! Must not render anything (that is `objects.rs`). Tests: `tests.rs`.
 
 use model::{
-    Awaits, Edits, Ends, GroupSpec, JobSpec, Keep, Milestones, Noted, OwnedSpec, PhaseRules, RestartPolicy,
-    RestartScope, Retryable, Running, SpecFact, Text, Timestamp, When,
+    CreatePhase, Edits, EndTiming, GroupSpec, JobSpec, Milestones, ObjectAnnotations, OwnedSpec, PhaseRules,
+    ReadinessGate, RestartPolicy, RestartScope, Retain, Retryable, Running, SpecFact, Text, Timestamp,
 };
 use serde_json::{Value, json};
 use settings::ModelSettings;
@@ -143,7 +143,7 @@ fn manifest(
 fn job_spec(model: &str, pod: &str, manifest: &Value) -> JobSpec {
     let owned = |object, awaits, keep| OwnedSpec {
         object,
-        when: When::Accepted,
+        when: CreatePhase::Accepted,
         awaits,
         keep,
         digest: None,
@@ -168,17 +168,17 @@ fn job_spec(model: &str, pod: &str, manifest: &Value) -> JobSpec {
         edits: Edits::BeforePods,
         finalizer: true,
         owned: vec![
-            owned(model::OwnedRef::new(API_VERSION, models::KIND, model), Awaits::Exists, Keep::Left),
-            owned(CLAIM.named(named(&["claim"])), Awaits::Ready, Keep::Finalized),
-            owned(VOLUME.named(named(&["volume", "name"])), Awaits::Exists, Keep::Finalized),
-            owned(CONFIG_MAP.named(DOCKERFILE), Awaits::Exists, Keep::Left),
+            owned(model::OwnedRef::new(API_VERSION, models::KIND, model), ReadinessGate::Exists, Retain::Left),
+            owned(CLAIM.named(named(&["claim"])), ReadinessGate::Ready, Retain::Finalized),
+            owned(VOLUME.named(named(&["volume", "name"])), ReadinessGate::Exists, Retain::Finalized),
+            owned(CONFIG_MAP.named(DOCKERFILE), ReadinessGate::Exists, Retain::Left),
         ],
         phase_rules: PhaseRules {
             creating: false,
             sticky_restarting: false,
             running: Running::All,
             ignores_leaving: false,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             queued: true,
         },
@@ -187,7 +187,7 @@ fn job_spec(model: &str, pod: &str, manifest: &Value) -> JobSpec {
 }
 
 /// Returns whether the object is marked as a version of its model, once that is there.
-fn noted(object: &Value, manifest: &Value) -> Noted {
+fn noted(object: &Value, manifest: &Value) -> ObjectAnnotations {
     let owner = text_at(manifest, &["owner"]);
     let is_owner = |uid: &&str| {
         let owners = list_at(object, &["metadata", "ownerReferences"]);
@@ -196,5 +196,9 @@ fn noted(object: &Value, manifest: &Value) -> Noted {
     let is_labelled = label(object, MODEL_LABEL) == text_at(manifest, &["model"])
         && annotation(object, POD_ANNOTATION) == text_at(manifest, &["pod"]);
     let failed_over = annotation(object, FAILOVER).and_then(Timestamp::parse_rfc3339);
-    Noted { failed_over, marked: owner.map(|uid| is_labelled && is_owner(&uid)), ..Noted::default() }
+    ObjectAnnotations {
+        failed_over,
+        marked: owner.map(|uid| is_labelled && is_owner(&uid)),
+        ..ObjectAnnotations::default()
+    }
 }

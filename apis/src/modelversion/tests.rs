@@ -1,6 +1,6 @@
 //! Tests of this API: what an object becomes, what is rendered of it, and what is read back of its status.
 
-use model::{Awaits, CauseKind, Decision, Keep, Noted, Phase, Timestamp};
+use model::{CauseKind, Decision, ObjectAnnotations, Phase, ReadinessGate, Retain, Timestamp};
 use serde_json::{Value, json};
 use settings::ModelSettings;
 
@@ -77,13 +77,13 @@ fn a_version_owns_its_volume_and_leaves_its_model_and_the_dockerfile() {
         let row = |owned: &model::OwnedSpec| format!("{} {:?} {:?}", owned.object, owned.awaits, owned.keep);
         spec.owned.iter().map(row).collect()
     };
-    let row = |object: &str, awaits: Awaits, keep: Keep| format!("{object} {awaits:?} {keep:?}");
+    let row = |object: &str, awaits: ReadinessGate, keep: Retain| format!("{object} {awaits:?} {keep:?}");
     let all = |suffix: &str| {
         vec![
-            row("Model m1", Awaits::Exists, Keep::Left),
-            row(&format!("PersistentVolumeClaim mv-pvc-v1{suffix}"), Awaits::Ready, Keep::Finalized),
-            row(&format!("PersistentVolume mv-pv-v1{suffix}"), Awaits::Exists, Keep::Finalized),
-            row("ConfigMap dockerfile", Awaits::Exists, Keep::Left),
+            row("Model m1", ReadinessGate::Exists, Retain::Left),
+            row(&format!("PersistentVolumeClaim mv-pvc-v1{suffix}"), ReadinessGate::Ready, Retain::Finalized),
+            row(&format!("PersistentVolume mv-pv-v1{suffix}"), ReadinessGate::Exists, Retain::Finalized),
+            row("ConfigMap dockerfile", ReadinessGate::Exists, Retain::Left),
         ]
     };
     assert_eq!(of(&version()), all(""));
@@ -172,14 +172,18 @@ fn a_version_is_marked_once_its_model_is_there() {
     let model = json!({"metadata": {"name": "m1", "uid": "mu"}});
     let needed = Referenced::from([(("Model".into(), "m1".into()), std::sync::Arc::new(model))]);
     let noted = |object: &Value, needed: &Referenced| api().spec_fact_with(object, needed).notes.map(|notes| *notes);
-    let marked = |marked| Some(Noted { marked, ..Noted::default() });
+    let marked = |marked| Some(ObjectAnnotations { marked, ..ObjectAnnotations::default() });
     assert_eq!(noted(&version(), &Referenced::new()), marked(None));
     assert_eq!(noted(&version(), &needed), marked(Some(false)));
     let fact = api().spec_fact_with(&version(), &needed);
     let (key, spec, manifest) =
         (accepted(&api(), &version()).0, fact.spec.unwrap(), fact.manifest.parse::<Value>().unwrap());
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    let mut patch = api().notes_patch(source, &model::Notes { marked: true, ..model::Notes::default() }, Timestamp(0));
+    let mut patch = api().notes_patch(
+        source,
+        &model::AnnotationChanges { marked: true, ..model::AnnotationChanges::default() },
+        Timestamp(0),
+    );
     assert_eq!(patch["metadata"]["ownerReferences"][0]["uid"], json!("mu"));
     let mut object = version();
     let metadata = object["metadata"].as_object_mut().unwrap();

@@ -5,8 +5,8 @@
 //! that a write of them is no edit. It must not render anything (that is `patch.rs`). Tests: `tests.rs`.
 
 use model::{
-    CleanPodPolicy, Ends, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, Resize, RestartPolicy, Running,
-    SizeRange, SpecFact, Text,
+    CleanPodPolicy, EndTiming, GroupSpec, JobEndPolicy, JobSpec, Milestones, PhaseRules, Resize, RestartPolicy,
+    Running, SizeRange, SpecFact, Text,
 };
 use serde_json::{Map, Value, json};
 
@@ -128,13 +128,13 @@ fn job_spec() -> JobSpec {
         fail: JobEndPolicy::None,
         clean_pods: CleanPodPolicy::None,
         end_annotation: false,
-        observes_pods: true,
+        externally_managed: true,
         phase_rules: PhaseRules {
             creating: false,
             sticky_restarting: false,
             running: Running::All,
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             queued: false,
         },

@@ -4,7 +4,7 @@
 //! Owns the keys and their values. It must not decide when a pod is replaced or let go: the engine does. Tests: `tests/elastic.rs`.
 
 use model::json::merge_patch;
-use model::{Checkpoint, Elastic, Noted, Notes, Timestamp};
+use model::{AnnotationChanges, Checkpoint, Elastic, ObjectAnnotations, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::autoscaler;
@@ -50,10 +50,15 @@ pub(super) const ANNOTATIONS: [&str; 8] =
     [FAILOVER, SCALE_STATE, REQUESTED, COMPLETED, READY, AT_ONCE, autoscaler::RESTART, STORAGE_NODE];
 
 /// Reads the notes on a job object.
-pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
+pub(super) fn read(object: &Value, findings: &mut Findings) -> ObjectAnnotations {
     let failed_over = annotation(object, FAILOVER).and_then(Timestamp::parse_rfc3339);
     let restarts = annotation(object, autoscaler::RESTART).and_then(|text| text.parse().ok());
-    let noted = Noted { failed_over, restarts, storage_node: storage_node::read(object), ..Noted::default() };
+    let noted = ObjectAnnotations {
+        failed_over,
+        restarts,
+        storage_node: storage_node::read(object),
+        ..ObjectAnnotations::default()
+    };
     let (key, on) = ELASTIC;
     if annotation(object, key) != Some(on) {
         return noted;
@@ -81,7 +86,7 @@ pub(super) fn read(object: &Value, findings: &mut Findings) -> Noted {
         requested,
         completed: completed.map(|checkpoint| checkpoint.version),
     };
-    Noted { elastic: Some(elastic), ..noted }
+    ObjectAnnotations { elastic: Some(elastic), ..noted }
 }
 
 /// Returns the generation of an object; 1 where it has none.
@@ -90,7 +95,7 @@ pub(super) fn generation(object: &Value) -> u64 {
 }
 
 /// Renders the merge patch that writes notes on a job object.
-pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> Value {
+pub(super) fn patch(source: RenderInput<'_>, notes: &AnnotationChanges, now: Timestamp) -> Value {
     let mut annotations = Map::new();
     let mut add = |key: &str, value: Option<String>| {
         annotations.extend(value.map(|value| (key.to_owned(), json!(value))));
@@ -127,7 +132,7 @@ pub(super) fn patch(source: RenderInput<'_>, notes: &Notes, now: Timestamp) -> V
 }
 
 /// Returns the Kubernetes Events that report written notes.
-pub(super) fn events(notes: &Notes) -> Vec<ReportedEvent> {
+pub(super) fn events(notes: &AnnotationChanges) -> Vec<ReportedEvent> {
     let asked = notes.requested.map(|asked| {
         let (reason, what) = if asked.done {
             ("CheckpointSucceeded", "is written; the pods that are being deleted go")

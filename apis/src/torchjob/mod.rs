@@ -30,7 +30,7 @@ mod tasks;
 mod tests;
 
 use model::fact::Adopted;
-use model::{FieldError, JobKey, Notes, OwnedRef, PodMark, SlotId, SpecFact, Timestamp};
+use model::{AnnotationChanges, FieldError, JobKey, OwnedRef, PodMark, SlotId, SpecFact, Timestamp};
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
@@ -182,11 +182,11 @@ impl ScalingApi for TorchJob {
 }
 
 impl AnnotationApi for TorchJob {
-    fn notes_patch(&self, source: RenderInput<'_>, notes: &Notes, at: Timestamp) -> Value {
+    fn notes_patch(&self, source: RenderInput<'_>, notes: &AnnotationChanges, at: Timestamp) -> Value {
         elastic::patch(source, notes, at)
     }
 
-    fn notes_events(&self, notes: &Notes) -> Vec<ReportedEvent> {
+    fn notes_events(&self, notes: &AnnotationChanges) -> Vec<ReportedEvent> {
         elastic::events(notes)
     }
 

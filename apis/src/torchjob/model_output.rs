@@ -4,7 +4,7 @@
 //! `tests/pods.rs`, scenarios `model-*`.
 
 use engine::Job;
-use model::{Awaits, Keep, OwnedRef, OwnedSpec, SlotId, Text, When};
+use model::{CreatePhase, OwnedRef, OwnedSpec, ReadinessGate, Retain, SlotId, Text};
 use serde_json::{Value, json};
 use settings::ModelStorage;
 
@@ -70,9 +70,9 @@ pub(super) fn name(manifest: &Value) -> Option<&str> {
 pub(super) fn owned(manifest: &Value) -> Option<OwnedSpec> {
     Some(OwnedSpec {
         object: OwnedRef::new(modelversion::API_VERSION, modelversion::KIND, name(manifest)?),
-        when: When::Succeeded,
-        awaits: Awaits::Nothing,
-        keep: Keep::Left,
+        when: CreatePhase::Succeeded,
+        awaits: ReadinessGate::Nothing,
+        keep: Retain::Left,
         digest: None,
         follows: None,
         pods: None,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use kube_model::resources::{amounts, totals};
-use model::{Awaits, FieldError, GroupSpec, Keep, OwnedRef, OwnedSpec, SlotId, When};
+use model::{CreatePhase, FieldError, GroupSpec, OwnedRef, OwnedSpec, ReadinessGate, Retain, SlotId};
 use serde_json::{Map, Value, json};
 
 use super::constants::{GROUP, GROUP_LABEL, Task};
@@ -46,9 +46,9 @@ pub(super) fn objects(manifest: &Value, groups: &[GroupSpec]) -> Vec<OwnedSpec> 
     }
     let owned = |name: &String| OwnedSpec {
         object: POD_GROUP.named(name),
-        when: When::Accepted,
-        awaits: Awaits::ExistsIfServed,
-        keep: Keep::UntilEnd,
+        when: CreatePhase::Accepted,
+        awaits: ReadinessGate::ExistsIfServed,
+        keep: Retain::UntilEnd,
         digest: Some(owned::digest(&body(manifest, groups, name))),
         follows: None,
         pods: None,

@@ -1,7 +1,7 @@
 //! Slot -> Service: a name for a pod, the same as the pod's. That of the master is an object of the job, because it changes. Tests:
 //! `tests/pods.rs`.
 
-use model::{Awaits, CleanPodPolicy, FieldError, Keep, OwnedSpec, SlotId, When};
+use model::{CleanPodPolicy, CreatePhase, FieldError, OwnedSpec, ReadinessGate, Retain, SlotId};
 use serde_json::{Value, json};
 
 use super::constants::{API_VERSION, PORT_NAME, TYPE_LABEL, Task};
@@ -18,9 +18,9 @@ use crate::replicas::slot_name;
 pub(super) fn owned(job: &str, body: &Value, clean: CleanPodPolicy) -> OwnedSpec {
     OwnedSpec {
         object: SERVICE.named(&slot_name(job, Task::Master.lower(), 0)),
-        when: When::Accepted,
-        awaits: Awaits::Nothing,
-        keep: if clean == CleanPodPolicy::None { Keep::WithJob } else { Keep::UntilEnd },
+        when: CreatePhase::Accepted,
+        awaits: ReadinessGate::Nothing,
+        keep: if clean == CleanPodPolicy::None { Retain::WithJob } else { Retain::UntilEnd },
         digest: Some(owned::digest(body)),
         follows: None,
         pods: None,

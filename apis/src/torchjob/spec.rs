@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Budget, CleanBy, ClockStart, Ends, GroupSpec, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules, Reach,
-    Retryable, Running, SpecFact, Text, Uid,
+    Budget, CleanBy, ClockStart, EndTiming, GroupSpec, JobEndPolicy, JobKey, JobSpec, Milestones, PhaseRules,
+    Retryable, Running, SpecFact, Text, Threshold, Uid,
 };
 use serde_json::{Map, Value, json};
 use settings::TorchSettings;
@@ -146,7 +146,12 @@ fn job_spec(groups: Vec<GroupSpec>, run: &RunPolicy<'_>) -> JobSpec {
             gpu: false,
             main_ended: true,
         }),
-        budget: run.backoff_limit.map(|limit| Budget { limit, containers: false, reach: Reach::Above, rounds: true }),
+        budget: run.backoff_limit.map(|limit| Budget {
+            limit,
+            containers: false,
+            reach: Threshold::Above,
+            rounds: true,
+        }),
         running_restart_limit: run.backoff_limit,
         time_limit_ms: run.limit_s.map(ms),
         limit_from: ClockStart::Admitted,
@@ -157,7 +162,7 @@ fn job_spec(groups: Vec<GroupSpec>, run: &RunPolicy<'_>) -> JobSpec {
             sticky_restarting: false,
             running,
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             queued: true,
         },

@@ -3,7 +3,9 @@
 //! A type that no pods can be made of is a field error. It must not decide about the job as a whole (that is `spec.rs`). Tests:
 //! `tests/spec.rs`.
 
-use model::{Dependency, FieldError, GroupEndPolicy, GroupSpec, Noted, Reached, RestartPolicy, RestartScope, Text};
+use model::{
+    Dependency, FieldError, GroupEndPolicy, GroupSpec, ObjectAnnotations, Reached, RestartPolicy, RestartScope, Text,
+};
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
@@ -220,7 +222,7 @@ pub(super) fn groups(
     object: &Value,
     tasks: &[TaskSpec<'_>],
     is_torch_elastic: bool,
-    notes: &Noted,
+    notes: &ObjectAnnotations,
     settings: &TorchSettings,
 ) -> Vec<GroupSpec> {
     let has = |task: Task| tasks.iter().any(|each| each.task == task);

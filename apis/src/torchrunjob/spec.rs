@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Awaits, Budget, CleanBy, CleanPodPolicy, ClockStart, Dependency, Edits, Ends, GroupEndPolicy, GroupSpec,
-    JobEndPolicy, JobSpec, Keep, Milestones, Missing, OwnedSpec, PhaseRules, Reach, Reached, Resize, RestartPolicy,
-    RestartScope, Running, SizeRange, SpecFact, Text, When,
+    Budget, CleanBy, CleanPodPolicy, ClockStart, CreatePhase, Dependency, Edits, EndTiming, GroupEndPolicy, GroupSpec,
+    JobEndPolicy, JobSpec, Milestones, Missing, OwnedSpec, PhaseRules, Reached, ReadinessGate, Resize, RestartPolicy,
+    RestartScope, Retain, Running, SizeRange, SpecFact, Text, Threshold,
 };
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ fn job_spec(job: &Fields<'_>, queue: &Queue<'_>, findings: &mut Findings) -> Opt
         budget: Some(Budget {
             limit: job.reliability.max_restarts,
             containers: true,
-            reach: Reach::Above,
+            reach: Threshold::Above,
             // One node that is lost is one failure, whatever number of workers it takes along.
             rounds: true,
         }),
@@ -165,7 +165,7 @@ fn job_spec(job: &Fields<'_>, queue: &Queue<'_>, findings: &mut Findings) -> Opt
             sticky_restarting: false,
             running: Running::Minimum(workers),
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             queued: true,
         },
@@ -187,7 +187,7 @@ fn sync(generation: &str) -> GroupSpec {
         shape: Some(Text::from(generation)),
         once: true,
         drops_succeeded: true,
-        budget: Some(Budget { limit: SYNC_RETRIES, containers: true, reach: Reach::Above, rounds: false }),
+        budget: Some(Budget { limit: SYNC_RETRIES, containers: true, reach: Threshold::Above, rounds: false }),
         ..GroupSpec::default()
     }
 }
@@ -227,10 +227,10 @@ fn objects(manifest: &Value, is_distributed: bool, has_workspace: bool) -> Vec<O
         let retains = at(manifest, &["workspace", "retain"]).and_then(Value::as_bool).unwrap_or_default();
         owned.push(OwnedSpec {
             object: CLAIM.named(claim("workspace")),
-            when: When::Accepted,
+            when: CreatePhase::Accepted,
             // Many classes bind a claim once a pod uses it.
-            awaits: Awaits::Exists,
-            keep: if retains { Keep::Retained } else { Keep::WithJob },
+            awaits: ReadinessGate::Exists,
+            keep: if retains { Retain::Retained } else { Retain::WithJob },
             digest: Some(owned::digest(&workspace(manifest, false))),
             follows: Some(Text::from(SYNC)),
             pods: None,
@@ -240,9 +240,9 @@ fn objects(manifest: &Value, is_distributed: bool, has_workspace: bool) -> Vec<O
         let kept = at(manifest, &["checkpoints", "retain"]).and_then(Value::as_bool) != Some(false);
         owned.push(OwnedSpec {
             object: CLAIM.named(claim("checkpoints")),
-            when: When::Accepted,
-            awaits: Awaits::Exists,
-            keep: if kept { Keep::Retained } else { Keep::WithJob },
+            when: CreatePhase::Accepted,
+            awaits: ReadinessGate::Exists,
+            keep: if kept { Retain::Retained } else { Retain::WithJob },
             digest: Some(owned::digest(&checkpoints(manifest))),
             follows: None,
             pods: None,
@@ -251,9 +251,9 @@ fn objects(manifest: &Value, is_distributed: bool, has_workspace: bool) -> Vec<O
     if is_distributed {
         owned.push(OwnedSpec {
             object: SERVICE.named(text_at(manifest, &["name"]).unwrap_or_default()),
-            when: When::Accepted,
-            awaits: Awaits::Exists,
-            keep: Keep::WithJob,
+            when: CreatePhase::Accepted,
+            awaits: ReadinessGate::Exists,
+            keep: Retain::WithJob,
             digest: Some(owned::digest(&service(manifest))),
             follows: None,
             pods: None,

@@ -3,7 +3,7 @@
 //!
 //! It must not render anything (that is `objects.rs`). Tests: `tests.rs`.
 
-use model::{Awaits, JobSpec, Keep, OwnedSpec, SpecFact, Text, When};
+use model::{CreatePhase, JobSpec, OwnedSpec, ReadinessGate, Retain, SpecFact, Text};
 use serde_json::{Value, json};
 
 use super::constants::KAI_QUEUE;
@@ -36,9 +36,9 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let mut owned = Vec::new();
     owned.extend(queue.kai.map(|kai| OwnedSpec {
         object: KAI_QUEUE.named(kai),
-        when: When::Accepted,
-        awaits: Awaits::Nothing,
-        keep: Keep::Finalized,
+        when: CreatePhase::Accepted,
+        awaits: ReadinessGate::Nothing,
+        keep: Retain::Finalized,
         digest: Some(owned::digest(&kai_queue(&manifest(object)))),
         follows: None,
         pods: None,
@@ -46,15 +46,15 @@ fn read(object: &Value, findings: &mut Findings) -> Option<JobSpec> {
     let datasets = queue.volumes.datasets.filter(|volume| volume.existing.is_none());
     owned.extend(datasets.map(|volume| OwnedSpec {
         object: CLAIM.named(&datasets_claim(&name(object))),
-        when: When::Accepted,
-        awaits: Awaits::Nothing,
-        keep: if volume.retain == Some(false) { Keep::WithJob } else { Keep::Retained },
+        when: CreatePhase::Accepted,
+        awaits: ReadinessGate::Nothing,
+        keep: if volume.retain == Some(false) { Retain::WithJob } else { Retain::Retained },
         digest: Some(owned::digest(&claim(&manifest(object)))),
         follows: None,
         pods: None,
     }));
     owned.extend(queue.templates.iter().map(Templated::owned));
-    Some(JobSpec { owned, finalizer: true, counts_users: true, ..translation::without_groups() })
+    Some(JobSpec { owned, finalizer: true, counts_referrers: true, ..translation::without_groups() })
 }
 
 /// Returns the name of the claim for the datasets of a queue.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{Awaits, Keep, OwnedRef, OwnedSpec, When};
+use model::{CreatePhase, OwnedRef, OwnedSpec, ReadinessGate, Retain};
 use serde_json::{Map, Value, json};
 
 use super::constants::{APP, APP_LABEL, QUEUE_LABEL, TEMPLATED};
@@ -93,9 +93,9 @@ impl Templated<'_> {
         let is_retained = text_at(self.template, &["metadata", "annotations", RETAIN]) == Some("true");
         OwnedSpec {
             object: self.object.clone(),
-            when: When::Accepted,
-            awaits: Awaits::Nothing,
-            keep: if is_retained { Keep::Retained } else { Keep::WithJob },
+            when: CreatePhase::Accepted,
+            awaits: ReadinessGate::Nothing,
+            keep: if is_retained { Retain::Retained } else { Retain::WithJob },
             digest: (!self.immutable).then(|| owned::digest(&self.body())),
             follows: None,
             pods: None,

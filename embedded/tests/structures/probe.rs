@@ -9,8 +9,8 @@ use apis::owned::{self, Access, CLAIM, OwnedType};
 use apis::{JobApi, Referenced, Registry, Verb, objects};
 use model::fact::Adopted;
 use model::{
-    Awaits, Dependency, Edits, FieldError, JobEndPolicy, JobKey, JobSpec, Keep, Missing, ObjectFact, OwnedRef,
-    OwnedSpec, Reached, SlotId, SpecFact, Text, When,
+    CreatePhase, Dependency, Edits, FieldError, JobEndPolicy, JobKey, JobSpec, Missing, ObjectFact, OwnedRef,
+    OwnedSpec, Reached, ReadinessGate, Retain, SlotId, SpecFact, Text,
 };
 use serde_json::{Value, json};
 
@@ -109,13 +109,13 @@ fn add(spec: &mut JobSpec, extra: &Value) {
         let name = text(of, "name").unwrap_or_default();
         spec.owned.push(OwnedSpec {
             object: kind.named(&name),
-            when: if truth(of, "succeeded") { When::Succeeded } else { When::Accepted },
-            awaits: if truth(of, "ready") { Awaits::Ready } else { Awaits::Exists },
+            when: if truth(of, "succeeded") { CreatePhase::Succeeded } else { CreatePhase::Accepted },
+            awaits: if truth(of, "ready") { ReadinessGate::Ready } else { ReadinessGate::Exists },
             keep: match text(of, "keep").as_deref() {
-                Some("end") => Keep::UntilEnd,
-                Some("retained") => Keep::Retained,
-                Some("finalized") => Keep::Finalized,
-                _ => Keep::WithJob,
+                Some("end") => Retain::UntilEnd,
+                Some("retained") => Retain::Retained,
+                Some("finalized") => Retain::Finalized,
+                _ => Retain::WithJob,
             },
             digest: text(of, "size").map(|size| owned::digest(&json!(&*size))),
             follows: text(of, "follows"),

@@ -2,7 +2,7 @@
 
 mod facts;
 
-use model::{Keep, Kind, ObjectFact, ObjectRef, Outcome, Phase, Stamp, Term, Timestamp, Uid};
+use model::{Kind, ObjectFact, ObjectRef, Outcome, Phase, Retain, Stamp, Term, Timestamp, Uid};
 
 use self::facts::{ADMITTED, STALE, UNCHANGED, UNKNOWN, *};
 use super::*;
@@ -176,7 +176,7 @@ fn each_rule_for_a_fact_has_its_verdict() {
         (
             "an object of an unknown job that is kept for good",
             known(&[]),
-            on(&other, claim_kept(Keep::Retained, "c0", 11, false)),
+            on(&other, claim_kept(Retain::Retained, "c0", 11, false)),
             list,
             UNKNOWN,
         ),

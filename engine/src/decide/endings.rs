@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::fact::EndRequest;
 use model::{
-    Budget, Cause, CauseKind, CleanPodPolicy, ClockStart, Decision, Ends, JobEndPolicy, JobEvent, JobSpec, Phase,
+    Budget, Cause, CauseKind, CleanPodPolicy, ClockStart, Decision, EndTiming, JobEndPolicy, JobEvent, JobSpec, Phase,
     SlotId, Text,
 };
 
@@ -208,7 +208,7 @@ fn end_with(job: &Job, spec: &JobSpec, phase: Phase, cause: Cause, policy: Clean
     };
     let message = Text::from(format!("{}; deleting pods", cause.message));
     let decided = JobEvent::Decided(Box::new(Decision::End { phase, cause, clean, live_only }));
-    let at_once = spec.phase_rules.ends == Ends::Decided || (!clean && job.planned_pods.is_empty());
+    let at_once = spec.phase_rules.ends == EndTiming::Decided || (!clean && job.planned_pods.is_empty());
     let next =
         if at_once { JobEvent::Ended { phase } } else { JobEvent::PhaseChanged { to: Phase::Terminating, message } };
     vec![decided, next]

@@ -2,7 +2,9 @@
 //!
 //! Bringing one up to date needs no decision: [`crate::effects`] compares digests. It must not know what an object holds.
 
-use model::{Awaits, JobEvent, JobKey, JobSpec, Keep, ObjectRef, OwnedRef, OwnedSpec, Phase, Text, Uid, When};
+use model::{
+    CreatePhase, JobEvent, JobKey, JobSpec, ObjectRef, OwnedRef, OwnedSpec, Phase, ReadinessGate, Retain, Text, Uid,
+};
 
 use crate::job::{Job, Owned, Pod};
 use crate::state::State;
@@ -26,26 +28,26 @@ pub(super) fn reconcile(job: &Job, spec: &JobSpec) -> Vec<JobEvent> {
 
 fn is_due(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
     match owned.when {
-        When::Accepted if job.enqueued().is_some() => false,
-        When::Accepted if owned.awaits == Awaits::ExistsIfServed => {
+        CreatePhase::Accepted if job.enqueued().is_some() => false,
+        CreatePhase::Accepted if owned.awaits == ReadinessGate::ExistsIfServed => {
             let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
             !job.phase.is_terminal() && !is_refused && !job.has_lasting_pods()
         }
-        When::Accepted if owned.awaits == Awaits::Admitted => {
+        CreatePhase::Accepted if owned.awaits == ReadinessGate::Admitted => {
             let is_refused = job.attempts.contains_key(&ObjectRef::Owned(owned.object.clone()));
             !job.phase.is_terminal() && !is_refused && !spec.suspended && !job.is_halting()
         }
-        When::Accepted => !job.phase.is_terminal() && follows_others(job, spec, owned),
-        When::Succeeded => job.phase == Phase::Succeeded,
+        CreatePhase::Accepted => !job.phase.is_terminal() && follows_others(job, spec, owned),
+        CreatePhase::Succeeded => job.phase == Phase::Succeeded,
     }
 }
 
-/// Returns true unless the object waits for one that the spec lists before it. An object of [`Keep::Finalized`] may name the uid of another
+/// Returns true unless the object waits for one that the spec lists before it. An object of [`Retain::Finalized`] may name the uid of another
 /// one, so they are created one after the other.
 fn follows_others(job: &Job, spec: &JobSpec, owned: &OwnedSpec) -> bool {
     let is_there = |before: &OwnedSpec| job.owned.get(&before.object).is_some_and(|owned| owned.fact.is_some());
     let before = spec.owned.iter().take_while(|before| before.object != owned.object);
-    owned.keep != Keep::Finalized || before.filter(|before| before.keep == Keep::Finalized).all(is_there)
+    owned.keep != Retain::Finalized || before.filter(|before| before.keep == Retain::Finalized).all(is_there)
 }
 
 /// Returns true if an object that is there is no longer to be kept.
@@ -55,13 +57,13 @@ fn is_over(job: &Job, spec: &JobSpec, object: &OwnedRef, owned: &Owned) -> bool 
     };
     match spec.owned.iter().find(|wanted| wanted.object == *object) {
         // One that waits for nothing, or counts other pods, is in the way once nothing runs on its quota.
-        Some(wanted) if wanted.awaits == Awaits::Admitted => {
+        Some(wanted) if wanted.awaits == ReadinessGate::Admitted => {
             let is_useless = spec.suspended || job.counts_other_pods(wanted);
             is_useless && !job.phase.is_terminal() && !job.has_unended_pods() && !job.is_halting()
         }
-        Some(wanted) => wanted.keep == Keep::UntilEnd && job.phase.is_terminal(),
+        Some(wanted) => wanted.keep == Retain::UntilEnd && job.phase.is_terminal(),
         // Nothing else would delete it, or free the quota that it holds.
-        None => fact.keep == Keep::Finalized || fact.gate.is_some() || job.has_restarted(spec, object),
+        None => fact.keep == Retain::Finalized || fact.gate.is_some() || job.has_restarted(spec, object),
     }
 }
 
@@ -103,6 +105,6 @@ impl Job {
 
 /// Returns the objects that only the finalizer has deleted.
 pub(crate) fn unowned(job: &Job) -> impl Iterator<Item = (&OwnedRef, &Owned)> {
-    let is_kept = |owned: &&Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Keep::Finalized);
+    let is_kept = |owned: &&Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Retain::Finalized);
     job.owned.iter().map(|(object, owned)| (object, &**owned)).filter(move |(_, owned)| is_kept(owned))
 }

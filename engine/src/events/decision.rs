@@ -88,7 +88,7 @@ impl RecordContext<'_> {
 /// controller created are deleted by that one.
 fn halt(job: &mut Job, stamp: Stamp, node_view: &NodeView<'_>) {
     forget_delays(job);
-    if job.spec().is_some_and(|spec| spec.observes_pods) {
+    if job.spec().is_some_and(|spec| spec.externally_managed) {
         return;
     }
     for id in job.planned_pods.clone() {

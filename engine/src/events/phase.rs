@@ -9,7 +9,7 @@ use crate::record_context::RecordContext;
 impl RecordContext<'_> {
     pub(super) fn ended(&self, job: &mut Job, phase: Phase) {
         job.ended_at = Some(self.at);
-        let observes = job.spec().is_some_and(|spec| spec.observes_pods);
+        let observes = job.spec().is_some_and(|spec| spec.externally_managed);
         let message = match &job.decision {
             // What becomes of the pods is another controller's.
             Some(Decision::End { cause, .. }) if observes => cause.message.clone(),

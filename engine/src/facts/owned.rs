@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::{GateFact, Keep, ObjectRef, OwnedFact, OwnedRef, Uid};
+use model::{GateFact, ObjectRef, OwnedFact, OwnedRef, Retain, Uid};
 
 use super::answers;
 use crate::job::{Job, Owned};
@@ -55,6 +55,6 @@ impl RecordContext<'_> {
 fn forget_read(job: &mut Job, gate: &GateFact) {
     let named = job.spec().into_iter().flat_map(|spec| &spec.owned).map(|owned| &owned.object);
     let named: BTreeSet<OwnedRef> = named.chain(&gate.reads).cloned().collect();
-    let is_read = |owned: &Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Keep::Left);
+    let is_read = |owned: &Owned| owned.fact.as_ref().is_some_and(|fact| fact.keep == Retain::Left);
     job.owned.retain(|object, owned| !is_read(owned) || named.contains(object));
 }

@@ -202,7 +202,7 @@ impl RecordContext<'_> {
         }
         // What an ended job shows is final. Another controller that creates the pods shows their numbers itself.
         let is_shown = job.ended_at.is_none() && job.phase != Phase::New;
-        let is_own = job.spec().is_none_or(|spec| !spec.observes_pods);
+        let is_own = job.spec().is_none_or(|spec| !spec.externally_managed);
         if before != job.groups.get(&id.group).map(|g| g.counters) && is_shown && is_own {
             job.status_stamp = self.stamp;
         }

@@ -1,6 +1,6 @@
 //! Applies facts about the job's object: its metadata, and its spec with what an edit changes.
 
-use model::{Awaits, Edits, ObjectFact, Outcome, OwnedSpec, Phase, SpecFact, Stamp};
+use model::{Edits, ObjectFact, Outcome, OwnedSpec, Phase, ReadinessGate, SpecFact, Stamp};
 
 use crate::job::Job;
 use crate::record_context::RecordContext;
@@ -79,7 +79,7 @@ fn in_force(job: &Job, edit: &std::sync::Arc<SpecFact>) -> std::sync::Arc<SpecFa
     // What the job owns is rendered from the same manifest, and its digests are those of it. A gate counts the pods that are asked
     // for: with others the job is halted, and the edit takes effect.
     if let (Ok(spec), Ok(before)) = (&mut kept.spec, &valid.spec) {
-        let is_gate = |owned: &OwnedSpec| owned.awaits == Awaits::Admitted;
+        let is_gate = |owned: &OwnedSpec| owned.awaits == ReadinessGate::Admitted;
         spec.owned.retain(is_gate);
         spec.owned.extend(before.owned.iter().filter(|owned| !is_gate(owned)).cloned());
     }

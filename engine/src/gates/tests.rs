@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{JobSpec, Keep, ResourceVersion, Text, When};
+use model::{CreatePhase, JobSpec, ResourceVersion, Retain, Text};
 
 use super::*;
 use crate::group::Group;
@@ -12,9 +12,9 @@ use model::{GroupSpec, Outcome};
 fn gate() -> OwnedSpec {
     OwnedSpec {
         object: OwnedRef::new("kueue.x-k8s.io/v1beta1", "Workload", "j"),
-        when: When::Accepted,
-        awaits: Awaits::Admitted,
-        keep: Keep::WithJob,
+        when: CreatePhase::Accepted,
+        awaits: ReadinessGate::Admitted,
+        keep: Retain::WithJob,
         digest: Some("d-1".into()),
         follows: None,
         pods: Some("d".into()),
@@ -27,7 +27,7 @@ fn fact(ready: bool, state: GateFact) -> OwnedFact {
         uid: "w1".into(),
         rv: ResourceVersion(3),
         deleting: false,
-        keep: Keep::WithJob,
+        keep: Retain::WithJob,
         ready,
         failed: None,
         digest: Some("d-1".into()),
@@ -90,7 +90,7 @@ fn what_pods_get_something_from_is_read_before_they_are_created() {
     let mut job = job(0, Some(fact(true, reads)));
     assert_eq!(job.blocked_by_gate().unwrap().to_string(), "waiting until ResourceFlavor a100 is read");
     assert_eq!(job.withdrawal(), None, "pods that run stay");
-    let read = OwnedFact { object: flavor.clone(), keep: Keep::Left, gate: None, ..fact(true, holds()) };
+    let read = OwnedFact { object: flavor.clone(), keep: Retain::Left, gate: None, ..fact(true, holds()) };
     job.owned.insert(flavor, Box::new(Owned { fact: Some(read), ..Owned::default() }));
     assert_eq!((job.unread().count(), job.blocked_by_gate()), (0, None));
 }

@@ -102,7 +102,7 @@ impl Candidate {
             || !job.allocation.share.is_empty() || is_same && spec.groups.iter().any(|group| is_open(&group));
         let wants = is_active && job.allocation.gated && !spec.suspended && !slots.is_empty() && is_ready();
         // Another controller may have created pods of a job that was not seen yet: those that run already are left.
-        let runs = |pod: &crate::job::Pod| !spec.observes_pods || pod.fact.phase == PodPhase::Running;
+        let runs = |pod: &crate::job::Pod| !spec.externally_managed || pod.fact.phase == PodPhase::Running;
         let found = wants
             && job.allocation.at.is_none()
             && job.allocation.share.is_empty()
@@ -119,7 +119,7 @@ impl Candidate {
             kept: if wants { BTreeMap::new() } else { kept_pods(job) },
             requirements: requirements(spec),
             refused: job.allocation.refused.iter().map(|(node, refusal)| (node.clone(), refusal.until)).collect(),
-            interchanges: spec.observes_pods,
+            interchanges: spec.externally_managed,
             leaving: is_leaving(job),
             asks: true,
             slots,
@@ -246,7 +246,7 @@ fn requirements(spec: &JobSpec) -> Requirements {
 /// what goes with a deleted job, is on its way out.
 fn kept_pods(job: &Job) -> BTreeMap<SlotId, Text> {
     // What another controller created goes when that controller decides so.
-    let is_external = job.spec().is_some_and(|spec| spec.observes_pods);
+    let is_external = job.spec().is_some_and(|spec| spec.externally_managed);
     if job.deleting || job.gone || !job.known || is_external {
         return BTreeMap::new();
     }

@@ -6,9 +6,10 @@
 use model::fact::{Adopted, EndRequest};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Awaits, Budget, Cause, CauseKind, ClockStart, ClusterFact, Decision, Demand, Dependency, Edits, GroupSpec,
-    JobEvent, JobFact, JobKey, JobSpec, Keep, Kind, Mirror, Noted, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact,
-    QueueEvent, QueueFact, QueueSpec, Reached, Running, ShareChange, ShareLoss, ShareTarget, SpecFact, Usage,
+    Budget, Cause, CauseKind, ClockStart, ClusterFact, Decision, Demand, Dependency, Edits, GroupSpec, JobEvent,
+    JobFact, JobKey, JobSpec, Kind, Mirror, ObjectAnnotations, ObjectRef, OwnedSpec, Phase, PhaseRules, PodFact,
+    QueueEvent, QueueFact, QueueSpec, Reached, ReadinessGate, Retain, Running, ShareChange, ShareLoss, ShareTarget,
+    SpecFact, Usage,
 };
 
 use super::v1::names_of;
@@ -70,7 +71,7 @@ pub(crate) fn of_job_fact(fact: &JobFact) -> u16 {
         JobFact::Measured { .. }
         | JobFact::NodeFound { .. }
         | JobFact::Answered { object: ObjectRef::Log | ObjectRef::StorageNode, .. } => 6,
-        JobFact::Answered { object, .. } if *object == ObjectRef::Notes => 4,
+        JobFact::Answered { object, .. } if *object == ObjectRef::Annotations => 4,
         JobFact::Answered { object, .. } => {
             format(matches!(object, ObjectRef::Job), matches!(object, ObjectRef::Owned(_) | ObjectRef::Finalizer))
         }
@@ -80,7 +81,7 @@ pub(crate) fn of_job_fact(fact: &JobFact) -> u16 {
         JobFact::Adopted(adopted) if adoption5(&adopted.mirror) => 5,
         JobFact::Adopted(adopted) if adoption4(adopted) => 4,
         JobFact::Adopted(adopted) => format(adoption(adopted), adoption3(adopted)),
-        JobFact::Owned(fact) if fact.keep == Keep::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
+        JobFact::Owned(fact) if fact.keep == Retain::Left || fact.gate.is_some() || fact.contents.is_some() => 4,
         JobFact::Owned(_) | JobFact::OwnedGone { .. } => 3,
         JobFact::Object(fact) if fact.end_requests.contains_key(&EndRequest::Stopped) => 7,
         JobFact::Object(fact) if fact.progress.is_some() => 5,
@@ -103,7 +104,7 @@ fn of_spec(fact: &SpecFact) -> u16 {
     if fact.spec.as_ref().is_ok_and(spec7) {
         return 7;
     }
-    let noted = |notes: &Noted| notes.restarts.is_some() || notes.storage_node.is_some();
+    let noted = |notes: &ObjectAnnotations| notes.restarts.is_some() || notes.storage_node.is_some();
     if fact.notes.as_deref().is_some_and(noted) || fact.spec.as_ref().is_ok_and(spec6) {
         return 6;
     }
@@ -207,7 +208,7 @@ fn spec4(spec: &JobSpec) -> bool {
     spec.demand.is_some()
         || spec.edits == Edits::BeforePods
         || spec.queue.is_some()
-        || spec.observes_pods
+        || spec.externally_managed
         || spec.running_restart_limit.is_some()
         || spec.owned.iter().any(owned4)
         || budget(spec.budget)
@@ -219,7 +220,7 @@ fn spec4(spec: &JobSpec) -> bool {
 /// Returns true for a spec with members that format 5 adds.
 fn spec5(spec: &JobSpec) -> bool {
     let demand = |demand: &Demand| demand.category.is_some() || demand.units.is_some() || demand.level > 0;
-    spec.counts_users || spec.coordination.is_some() || spec.demand.as_ref().is_some_and(demand)
+    spec.counts_referrers || spec.coordination.is_some() || spec.demand.as_ref().is_some_and(demand)
 }
 
 /// Returns true for a spec with members that format 6 adds.
@@ -239,8 +240,8 @@ fn spec7(spec: &JobSpec) -> bool {
 
 /// Returns true for an owned object with words that format 4 adds.
 const fn owned4(owned: &OwnedSpec) -> bool {
-    matches!(owned.awaits, Awaits::ExistsIfServed | Awaits::Admitted)
-        || matches!(owned.keep, Keep::Left)
+    matches!(owned.awaits, ReadinessGate::ExistsIfServed | ReadinessGate::Admitted)
+        || matches!(owned.keep, Retain::Left)
         || owned.pods.is_some()
 }
 
@@ -306,7 +307,7 @@ fn rules(rules: &PhaseRules) -> bool {
     let PhaseRules { creating: _, sticky_restarting: _, running, ignores_leaving, ends, milestones, queued: _ } = rules;
     *running != model::Running::All
         || *ignores_leaving
-        || *ends != model::Ends::AfterCleanUp
+        || *ends != model::EndTiming::AfterCleanUp
         || *milestones != model::Milestones::Latest
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::id::{ResourceVersion, SlotId, Stamp, Text, Uid};
-use crate::notes::Noted;
-use crate::owned::{Keep, OwnedRef};
+use crate::notes::ObjectAnnotations;
+use crate::owned::{OwnedRef, Retain};
 use crate::phase::Phase;
 use crate::progress::Progress;
 use crate::requirements::Taint;
@@ -71,7 +71,7 @@ pub struct SpecFact {
     /// Set if a spec that cannot be accepted fails a job that never had another one.
     pub fatal: bool,
     /// Notes on the job's object, whether its spec can be accepted or not; `None` where its API has none.
-    pub notes: Option<Box<Noted>>,
+    pub notes: Option<Box<ObjectAnnotations>>,
 }
 
 impl SpecFact {
@@ -124,7 +124,7 @@ pub struct OwnedFact {
     /// Set if it has a deletionTimestamp.
     pub deleting: bool,
     /// Time for which it is kept, as it says itself. An object with an owner is kept with it.
-    pub keep: Keep,
+    pub keep: Retain,
     /// Set if it is ready, for example bound.
     pub ready: bool,
     /// Why it cannot become ready.

@@ -33,7 +33,7 @@ pub(super) fn read(object: &ObjectRef, outcome: &Outcome, job: Option<&Job>, kin
         ObjectRef::Service(_) => ("create", "Service"),
         ObjectRef::PodUid(_) => ("delete", "Pod"),
         ObjectRef::ServiceUid(_) => ("delete", "Service"),
-        ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Finalizer | ObjectRef::Notes => ("patch", kind),
+        ObjectRef::Status | ObjectRef::EndAnnotation | ObjectRef::Finalizer | ObjectRef::Annotations => ("patch", kind),
         ObjectRef::Log => return CallStep::Inexpressible("the log of a pod could not be read".to_owned()),
         ObjectRef::StorageNode => ("list", "Node"),
         ObjectRef::Job => ("delete", kind),

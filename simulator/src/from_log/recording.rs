@@ -28,7 +28,7 @@ pub struct Recording {
     pub(super) used_nodes: BTreeSet<Text>,
     pub(super) config: Config,
     pub(super) has_gpus: bool,
-    pub(super) observes_pods: bool,
+    pub(super) externally_managed: bool,
     pub(super) shares_queues: bool,
     pub(super) end: (Position, Timestamp),
     pub(super) phases: Vec<&'static str>,
@@ -50,7 +50,7 @@ impl Recording {
             used_nodes: BTreeSet::new(),
             config: Config::default(),
             has_gpus: false,
-            observes_pods: false,
+            externally_managed: false,
             shares_queues: false,
             end: (Position(0), Timestamp(0)),
             phases: Vec::new(),
@@ -141,7 +141,7 @@ impl Recording {
         }
         Some(RecordedScenario {
             flags,
-            of_mpi_operator: self.observes_pods,
+            of_mpi_operator: self.externally_managed,
             nodes: listed.iter().map(|(name, fact)| nodes::listed(name, *fact)).collect(),
             manifests: self.manifests.others().iter().cloned().chain([first]).collect(),
             steps,
@@ -211,7 +211,7 @@ impl Recording {
         self.first = Some(self.manifests.first(spec, record.at)?);
         self.spec = Some(spec.clone());
         self.has_gpus = spec.spec.as_ref().is_ok_and(|spec| spec.gpu_groups().next().is_some());
-        self.observes_pods = spec.spec.as_ref().is_ok_and(|spec| spec.observes_pods);
+        self.externally_managed = spec.spec.as_ref().is_ok_and(|spec| spec.externally_managed);
         let others: Vec<String> = self.manifests.others().iter().map(address).collect();
         if !others.is_empty() {
             self.push(record, vec![json!({"apply": others})], Vec::new(), None);

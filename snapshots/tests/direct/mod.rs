@@ -88,7 +88,7 @@ fn owned(job: &engine::Job, rv: ResourceVersion) -> model::OwnedFact {
             uid: Uid::from("claim-x"),
             rv,
             deleting: false,
-            keep: model::Keep::WithJob,
+            keep: model::Retain::WithJob,
             ready: false,
             failed: None,
             digest: None,

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Budget, CleanBy, CleanPodPolicy, ClockStart, Ends, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec, Milestones,
-    PhaseRules, Reach, Resize, RestartPolicy, RestartScope, Running, SizeRange,
+    Budget, CleanBy, CleanPodPolicy, ClockStart, EndTiming, GroupEndPolicy, GroupSpec, JobEndPolicy, JobSpec,
+    Milestones, PhaseRules, Resize, RestartPolicy, RestartScope, Running, SizeRange, Threshold,
 };
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ fn the_fixture_is_read() {
             sticky_restarting: true,
             running: Running::Minimum(workers),
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             queued: false,
         },
@@ -169,9 +169,12 @@ fn a_written_clean_up_counts_for_every_end() {
 
 #[test]
 fn retries_are_counted_by_the_policy_of_the_workers() {
-    for (word, reach) in
-        [("ExitCode", Reach::Above), ("Never", Reach::Above), ("OnFailure", Reach::AtLeast), ("Always", Reach::AtLeast)]
-    {
+    for (word, reach) in [
+        ("ExitCode", Threshold::Above),
+        ("Never", Threshold::Above),
+        ("OnFailure", Threshold::AtLeast),
+        ("Always", Threshold::AtLeast),
+    ] {
         let job = edited(&[(&format!("{WORKER}/restartPolicy"), json!(word)), ("/spec/backoffLimit", json!(2))]);
         let spec = spec(&job);
         assert_eq!(spec.budget, Some(Budget { limit: 2, containers: true, reach, rounds: false }), "{word}");

@@ -1,6 +1,6 @@
 //! Annotations of elastic jobs, read and written, and what their pods have besides.
 
-use model::{Checkpoint, Elastic, Noted, Notes, Timestamp};
+use model::{AnnotationChanges, Checkpoint, Elastic, ObjectAnnotations, Timestamp};
 use serde_json::{Value, json};
 
 use super::{base, edited};
@@ -14,7 +14,7 @@ fn annotated(annotations: &Value) -> Value {
     edited(&[("/metadata/annotations", all), ("/metadata/generation", json!(4))])
 }
 
-fn noted(object: &Value) -> Noted {
+fn noted(object: &Value) -> ObjectAnnotations {
     *TorchJob::default().spec_fact(object).notes.unwrap()
 }
 
@@ -40,7 +40,7 @@ fn notes_are_read_of_annotations_also_beside_an_invalid_spec() {
         let invalid = testing::edited(object, &[("/spec/torchTaskSpecs/Master/numTasks", json!(2))]);
         assert_eq!(noted(&invalid).elastic, Some(want), "{annotations}");
     }
-    assert_eq!(noted(&base()), Noted::default());
+    assert_eq!(noted(&base()), ObjectAnnotations::default());
     let at = json!({"distributed.io/last-failover-timestamp": "2024-02-29T00:00:00Z"});
     assert_eq!(noted(&edited(&[("/metadata/annotations", at)])).failed_over, Some(Timestamp(T0)));
 }
@@ -50,12 +50,13 @@ fn written_notes_are_read_as_they_were_meant() {
     let object = annotated(&json!({}));
     let (key, spec, manifest) = accepted(&TorchJob::default(), &object);
     let source = RenderInput { job: &key, spec: &spec, manifest: &manifest };
-    let patch = |notes: &Notes| TorchJob::default().notes_patch(source, notes, Timestamp(T0));
-    let asked = Notes { requested: Some(Checkpoint { version: 4, done: false }), ..Notes::default() };
+    let patch = |notes: &AnnotationChanges| TorchJob::default().notes_patch(source, notes, Timestamp(T0));
+    let asked =
+        AnnotationChanges { requested: Some(Checkpoint { version: 4, done: false }), ..AnnotationChanges::default() };
     let written = patch(&asked);
     assert_eq!(written.get("spec"), None);
     assert_eq!(noted(&annotated(&written["metadata"]["annotations"])).elastic.unwrap().requested, asked.requested);
-    let done = Notes {
+    let done = AnnotationChanges {
         requested: Some(Checkpoint { version: 4, done: true }),
         starts: Some(true),
         at_once: Some(false),
@@ -77,13 +78,14 @@ fn written_notes_are_read_as_they_were_meant() {
         json!({"torchTaskSpecs": {"Master": {"template": {"metadata": {"annotations":
             {"distributed.io/generation-to-increase": "5"}}}}}})
     );
-    let reasons =
-        |notes: &Notes| TorchJob::default().notes_events(notes).into_iter().map(|e| e.reason).collect::<Vec<_>>();
+    let reasons = |notes: &AnnotationChanges| {
+        TorchJob::default().notes_events(notes).into_iter().map(|e| e.reason).collect::<Vec<_>>()
+    };
     assert_eq!(
         (reasons(&asked), reasons(&done)),
         (vec!["CheckpointStarted".to_owned()], vec!["CheckpointSucceeded".to_owned()])
     );
-    let scaled = Notes { scaling: Some(false), ..Notes::default() };
+    let scaled = AnnotationChanges { scaling: Some(false), ..AnnotationChanges::default() };
     assert_eq!(reasons(&scaled), ["ScaleSucceed"]);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use engine::Owned;
-use model::{Keep, OwnedFact, ResourceVersion, Uid};
+use model::{OwnedFact, ResourceVersion, Retain, Uid};
 use serde_json::{Value, json};
 use settings::TorchSettings;
 
@@ -108,7 +108,7 @@ fn joined(api: &TorchJob, object: &Value, group: &str, known: &[&str]) -> Value 
         uid: Uid::from("pg-1"),
         rv: ResourceVersion(1),
         deleting: false,
-        keep: Keep::WithJob,
+        keep: Retain::WithJob,
         ready: true,
         failed: None,
         digest: None,

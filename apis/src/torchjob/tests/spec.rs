@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use model::{
-    Awaits, Budget, CleanPodPolicy, JobEndPolicy, JobSpec, Keep, Phase, Reach, Reached, RestartPolicy, Running,
+    Budget, CleanPodPolicy, JobEndPolicy, JobSpec, Phase, Reached, ReadinessGate, RestartPolicy, Retain, Running,
+    Threshold,
 };
 use serde_json::{Value, json};
 use settings::TorchSettings;
@@ -93,7 +94,7 @@ fn limits_and_clean_up_have_two_names_and_the_originals_counts() {
 #[test]
 fn a_limit_of_retries_counts_rounds_and_restarts_in_running_pods() {
     let limited = spec(&edited(&[("/spec/backoffLimit", json!(3))]));
-    let want = Budget { limit: 3, containers: false, reach: Reach::Above, rounds: true };
+    let want = Budget { limit: 3, containers: false, reach: Threshold::Above, rounds: true };
     assert_eq!((limited.budget, limited.running_restart_limit), (Some(want), Some(3)));
     assert_eq!(limited.groups.iter().map(|group| group.counts_restarts).collect::<Vec<_>>(), [false, true]);
     assert_eq!((spec(&base()).budget, spec(&base()).running_restart_limit), (None, None));
@@ -104,7 +105,7 @@ fn pod_groups_are_owned_until_the_end_and_waited_for_where_they_are_served() {
     let owned: Vec<_> = spec(&base()).owned.into_iter().filter(|owned| &*owned.object.kind == "PodGroup").collect();
     let names: Vec<&str> = owned.iter().map(|owned| &*owned.object.name).collect();
     assert_eq!(names, ["j1-master", "j1-worker"]);
-    assert!(owned.iter().all(|each| each.keep == Keep::UntilEnd && each.awaits == Awaits::ExistsIfServed));
+    assert!(owned.iter().all(|each| each.keep == Retain::UntilEnd && each.awaits == ReadinessGate::ExistsIfServed));
     let other = spec(&edited(&[("/spec/torchTaskSpecs/Worker/numTasks", json!(3))])).owned;
     assert_eq!((owned[0].digest == other[0].digest, owned[1].digest == other[1].digest), (true, false));
     let api = TorchJob { settings: TorchSettings { gang: false, ..TorchSettings::default() } };

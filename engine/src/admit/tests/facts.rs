@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use model::fact::{Adopted, EndRequest};
 use model::{
-    ClassFact, GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Keep, Kind, Mirror, NamespaceFact,
-    NodeFact, ObjectFact, ObjectRef, Outcome, OwnedRef, Phase, PhaseRules, PodPhase, Position, RestartPolicy,
-    RestartScope, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
+    ClassFact, GroupEndPolicy, GroupSpec, Incarnation, JobEndPolicy, JobSpec, Kind, Mirror, NamespaceFact, NodeFact,
+    ObjectFact, ObjectRef, Outcome, OwnedRef, Phase, PhaseRules, PodPhase, Position, RestartPolicy, RestartScope,
+    Retain, ServiceFact, SlotId, SpecFact, Stamp, Term, Timestamp,
 };
 
 use super::super::*;
@@ -171,10 +171,10 @@ pub(super) fn type_of(kind: Kind) -> (&'static str, &'static str) {
 }
 
 pub(super) fn claim(uid: &str, rv: u64, ready: bool) -> JobFact {
-    claim_kept(Keep::WithJob, uid, rv, ready)
+    claim_kept(Retain::WithJob, uid, rv, ready)
 }
 
-pub(super) fn claim_kept(keep: Keep, uid: &str, rv: u64, ready: bool) -> JobFact {
+pub(super) fn claim_kept(keep: Retain, uid: &str, rv: u64, ready: bool) -> JobFact {
     JobFact::Owned(Box::new(OwnedFact {
         object: OwnedRef::new(CLAIM.0, CLAIM.1, "data"),
         uid: uid.into(),

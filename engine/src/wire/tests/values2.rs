@@ -7,8 +7,8 @@ use model::command::Outcome;
 use model::fact::{Adopted, Milestone};
 use model::policy::{CleanPodPolicy, GroupEndPolicy, JobEndPolicy, RestartPolicy, RestartScope};
 use model::{
-    Budget, CauseKind, CleanBy, ClockStart, Decision, Ends, JobEvent, JobFact, JobSpec, Milestones, Mirror, ObjectRef,
-    Phase, PhaseRules, PodFact, PodPhase, Reach, Replacement, Retryable, Running, Timestamp,
+    Budget, CauseKind, CleanBy, ClockStart, Decision, EndTiming, JobEvent, JobFact, JobSpec, Milestones, Mirror,
+    ObjectRef, Phase, PhaseRules, PodFact, PodPhase, Replacement, Retryable, Running, Threshold, Timestamp,
 };
 
 use super::values::{self, Contents, cause, key, slot, spec_fact, stamp};
@@ -31,7 +31,7 @@ fn spec() -> JobSpec {
         phase_rules: PhaseRules {
             running: Running::Minimum(BTreeSet::from(["g0".into()])),
             ignores_leaving: true,
-            ends: Ends::Decided,
+            ends: EndTiming::Decided,
             milestones: Milestones::EachPhase,
             ..PhaseRules::default()
         },
@@ -42,7 +42,7 @@ fn spec() -> JobSpec {
             gpu: true,
             main_ended: false,
         }),
-        budget: Some(Budget { limit: 3, containers: true, reach: Reach::AtLeast, rounds: false }),
+        budget: Some(Budget { limit: 3, containers: true, reach: Threshold::AtLeast, rounds: false }),
         limit_from: ClockStart::Admitted,
         clean_by: Some(CleanBy {
             succeeded: CleanPodPolicy::None,
@@ -67,10 +67,13 @@ fn specs() -> Vec<JobSpec> {
         JobSpec { clean_pods: CleanPodPolicy::Running, ..bare() },
         of(PhaseRules { running: full.phase_rules.running.clone(), ..rules() }),
         of(PhaseRules { ignores_leaving: true, ..rules() }),
-        of(PhaseRules { ends: Ends::Decided, ..rules() }),
+        of(PhaseRules { ends: EndTiming::Decided, ..rules() }),
         of(PhaseRules { milestones: Milestones::EachPhase, ..rules() }),
         JobSpec { retryable: Some(Retryable::default()), ..bare() },
-        JobSpec { budget: Some(Budget { limit: 0, containers: false, reach: Reach::Above, rounds: false }), ..bare() },
+        JobSpec {
+            budget: Some(Budget { limit: 0, containers: false, reach: Threshold::Above, rounds: false }),
+            ..bare()
+        },
         JobSpec { limit_from: ClockStart::Admitted, ..bare() },
         JobSpec { clean_by: full.clean_by, ..bare() },
         JobSpec { ttl_ms: Some(0), ..bare() },

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use model::command::Outcome;
 use model::fact::{Adopted, Milestone};
 use model::{
-    Awaits, Budget, ClusterFact, Dependency, Edits, GroupSpec, JobEvent, JobFact, JobSpec, Keep, Kind, Mirror, Missing,
-    ObjectFact, ObjectRef, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, Reach, Reached, ResourceVersion,
-    SpecFact, Stamp, Timestamp, When,
+    Budget, ClusterFact, CreatePhase, Dependency, Edits, GroupSpec, JobEvent, JobFact, JobSpec, Kind, Mirror, Missing,
+    ObjectFact, ObjectRef, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, Reached, ReadinessGate, ResourceVersion,
+    Retain, SpecFact, Stamp, Threshold, Timestamp,
 };
 
 use super::values::{self, Contents, key, spec_fact, stamp};
@@ -30,12 +30,12 @@ fn owned() -> Vec<OwnedSpec> {
         follows: None,
         pods: None,
     };
-    let owned = of("a", When::Accepted, Awaits::Exists, Keep::WithJob);
+    let owned = of("a", CreatePhase::Accepted, ReadinessGate::Exists, Retain::WithJob);
     vec![
         OwnedSpec { digest: Some("d".into()), follows: Some("g0".into()), ..owned },
-        of("b", When::Succeeded, Awaits::Nothing, Keep::UntilEnd),
-        of("c", When::Accepted, Awaits::Ready, Keep::Retained),
-        of("d", When::Accepted, Awaits::Ready, Keep::Finalized),
+        of("b", CreatePhase::Succeeded, ReadinessGate::Nothing, Retain::UntilEnd),
+        of("c", CreatePhase::Accepted, ReadinessGate::Ready, Retain::Retained),
+        of("d", CreatePhase::Accepted, ReadinessGate::Ready, Retain::Finalized),
     ]
 }
 
@@ -54,7 +54,7 @@ fn specs() -> Vec<JobSpec> {
         of(GroupSpec { once: true, ..group() }),
         of(GroupSpec { drops_succeeded: true, ..group() }),
         of(GroupSpec {
-            budget: Some(Budget { limit: 3, containers: true, reach: Reach::Above, rounds: false }),
+            budget: Some(Budget { limit: 3, containers: true, reach: Threshold::Above, rounds: false }),
             ..group()
         }),
     ]
@@ -75,7 +75,7 @@ pub(super) fn owned_fact() -> OwnedFact {
         uid: "o1".into(),
         rv: ResourceVersion(5),
         deleting: true,
-        keep: Keep::Finalized,
+        keep: Retain::Finalized,
         ready: true,
         failed: Some("lost".into()),
         digest: Some("d".into()),
@@ -106,7 +106,7 @@ pub(super) fn facts() -> Vec<JobFact> {
     facts.push(JobFact::Owned(Box::new(owned_fact())));
     facts.push(JobFact::Owned(Box::new(OwnedFact {
         deleting: false,
-        keep: Keep::WithJob,
+        keep: Retain::WithJob,
         ready: false,
         failed: None,
         digest: None,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use model::fact::{Adopted, ReportedEnd};
 use model::{
-    Awaits, Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, ClusterFact, Config, Decision, Demand, Dependency,
-    Edits, Elastic, GateFact, GpuRequest, GroupSpec, JobEvent, JobFact, JobSpec, Keep, Kind, LabelOperator,
-    LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NodeFact, Noted, ObjectFact, ObjectRef, Outcome,
-    OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueEvent, QueueFact, QueueReport, QueueSpec,
-    QuotaSpec, Reach, Reached, Reclaim, Resize, ResourceVersion, Retryable, Running, Share, ShareChange, ShareLoss,
-    ShareTarget, SizeRange, SpecFact, TargetUpdate, Timestamp, Usage, WaitingJob, When, WithinQueue,
+    Budget, Cause, CauseKind, Charge, Checkpoint, ClassFact, ClusterFact, Config, CreatePhase, Decision, Demand,
+    Dependency, Edits, Elastic, GateFact, GpuRequest, GroupSpec, JobEvent, JobFact, JobSpec, Kind, LabelOperator,
+    LabelRequirement, LabelSelector, LossKind, Mirror, NAMESPACE_NAME, NodeFact, ObjectAnnotations, ObjectFact,
+    ObjectRef, Outcome, OwnedFact, OwnedRef, OwnedSpec, Phase, PhaseRules, PodFact, QueueEvent, QueueFact, QueueReport,
+    QueueSpec, QuotaSpec, Reached, ReadinessGate, Reclaim, Resize, ResourceVersion, Retain, Retryable, Running, Share,
+    ShareChange, ShareLoss, ShareTarget, SizeRange, SpecFact, TargetUpdate, Threshold, Timestamp, Usage, WaitingJob,
+    WithinQueue,
 };
 
 use super::values::{self, Contents, key, spec_fact, stamp};
@@ -156,20 +157,20 @@ fn specs() -> Vec<JobSpec> {
     let bare = JobSpec::default;
     let of = |group: GroupSpec| JobSpec { groups: vec![group], ..bare() };
     let group = || GroupSpec { name: "g1".into(), ..GroupSpec::default() };
-    let rounds = Budget { limit: 3, containers: false, reach: Reach::Above, rounds: true };
+    let rounds = Budget { limit: 3, containers: false, reach: Threshold::Above, rounds: true };
     let started = Dependency { group: "g0".into(), reached: Reached::Started };
     let running = Running::Any(BTreeSet::from(["g1".into()]));
     let owned = OwnedSpec {
         object: OwnedRef::new("v1", "Claim", "c"),
-        when: When::default(),
-        awaits: Awaits::ExistsIfServed,
-        keep: Keep::default(),
+        when: CreatePhase::default(),
+        awaits: ReadinessGate::ExistsIfServed,
+        keep: Retain::default(),
         digest: None,
         follows: None,
         pods: None,
     };
-    let gate = OwnedSpec { awaits: Awaits::Admitted, pods: Some("d".into()), ..owned.clone() };
-    let left = OwnedSpec { awaits: Awaits::Exists, keep: Keep::Left, ..owned.clone() };
+    let gate = OwnedSpec { awaits: ReadinessGate::Admitted, pods: Some("d".into()), ..owned.clone() };
+    let left = OwnedSpec { awaits: ReadinessGate::Exists, keep: Retain::Left, ..owned.clone() };
     vec![
         JobSpec { running_restart_limit: Some(0), ..bare() },
         JobSpec { budget: Some(rounds), ..bare() },
@@ -183,7 +184,7 @@ fn specs() -> Vec<JobSpec> {
         of(GroupSpec { closed: Some("why".into()), ..group() }),
         of(GroupSpec { sizes: Some(SizeRange { min: 1, preferred: 2, max: 4, resize: Resize::InPlace }), ..group() }),
         of(GroupSpec { sizes: Some(SizeRange { resize: Resize::Restart, ..SizeRange::fixed(1) }), ..group() }),
-        JobSpec { observes_pods: true, ..bare() },
+        JobSpec { externally_managed: true, ..bare() },
         of(GroupSpec { budget: Some(rounds), ..group() }),
         of(GroupSpec { after: vec![started], ..group() }),
     ]
@@ -206,7 +207,7 @@ fn reported_end() -> ReportedEnd {
 }
 
 /// Notes, with every member and without.
-fn notes() -> Vec<Noted> {
+fn notes() -> Vec<ObjectAnnotations> {
     let elastic = Elastic {
         generation: 2,
         starts: true,
@@ -217,11 +218,15 @@ fn notes() -> Vec<Noted> {
     };
     let asked = Elastic { requested: Some(Checkpoint { version: 1, done: false }), ..Elastic::default() };
     vec![
-        Noted { failed_over: Some(Timestamp(1000)), elastic: Some(elastic), ..Noted::default() },
-        Noted { elastic: Some(asked), ..Noted::default() },
-        Noted::default(),
-        Noted { marked: Some(false), ..Noted::default() },
-        Noted { marked: Some(true), ..Noted::default() },
+        ObjectAnnotations {
+            failed_over: Some(Timestamp(1000)),
+            elastic: Some(elastic),
+            ..ObjectAnnotations::default()
+        },
+        ObjectAnnotations { elastic: Some(asked), ..ObjectAnnotations::default() },
+        ObjectAnnotations::default(),
+        ObjectAnnotations { marked: Some(false), ..ObjectAnnotations::default() },
+        ObjectAnnotations { marked: Some(true), ..ObjectAnnotations::default() },
     ]
 }
 
@@ -256,7 +261,7 @@ pub(super) fn facts() -> Vec<JobFact> {
         protected: Some(vec!["f".into()]),
         ..values::pod(model::PodPhase::Running)
     })));
-    facts.push(JobFact::Owned(Box::new(OwnedFact { keep: Keep::Left, ..values3::owned_fact() })));
+    facts.push(JobFact::Owned(Box::new(OwnedFact { keep: Retain::Left, ..values3::owned_fact() })));
     let gates = [gate(), GateFact::default()];
     facts.extend(
         gates.map(|gate| JobFact::Owned(Box::new(OwnedFact { gate: Some(Box::new(gate)), ..values3::owned_fact() }))),
@@ -264,7 +269,7 @@ pub(super) fn facts() -> Vec<JobFact> {
     facts.push(JobFact::Owned(Box::new(OwnedFact { contents: Some("{}".into()), ..values3::owned_fact() })));
     let [_, bare] = values::job_facts();
     facts.push(JobFact::Object(Box::new(ObjectFact { reported_end: Some(Box::new(reported_end())), ..bare })));
-    facts.push(JobFact::Answered { object: ObjectRef::Notes, outcome: Outcome::Done });
+    facts.push(JobFact::Answered { object: ObjectRef::Annotations, outcome: Outcome::Done });
     let adopted = |mirror| JobFact::Adopted(Box::new(Adopted { mirror, ..values::adopted() }));
     facts.push(adopted(Mirror { share: share(), ..values::mirror() }));
     facts.push(adopted(Mirror { charge: Some(Box::new(charge())), ..values::mirror() }));

@@ -83,7 +83,7 @@ fn demand() -> Demand {
 
 /// Facts about a job, each of which needs format 5.
 pub(super) fn facts() -> Vec<JobFact> {
-    let counting = JobSpec { counts_users: true, ..JobSpec::default() };
+    let counting = JobSpec { counts_referrers: true, ..JobSpec::default() };
     let demands = [
         Demand { category: Some("c".into()), ..demand() },
         Demand { units: Some(60), ..demand() },

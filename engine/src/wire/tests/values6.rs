@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::fact::Adopted;
 use model::{
     Autoscaled, Autoscaler, ClusterFact, Coordination, GroupSpec, JobEvent, JobFact, JobSpec, LabelOperator,
-    LabelRequirement, LabelSelector, Measurement, Mirror, Noted, ObjectRef, Outcome, PodFact, PodPhase, QuotaFact,
-    Scaling, ScalingCondition, ScalingStep, ScopedRequest, SpecFact, Timestamp,
+    LabelRequirement, LabelSelector, Measurement, Mirror, ObjectAnnotations, ObjectRef, Outcome, PodFact, PodPhase,
+    QuotaFact, Scaling, ScalingCondition, ScalingStep, ScopedRequest, SpecFact, Timestamp,
 };
 
 use super::values::{self, Contents, key, spec_fact, stamp};
@@ -44,7 +44,7 @@ pub(super) fn facts() -> Vec<JobFact> {
     let settings = Autoscaler { group: "worker".into(), min: 1, max: 4 };
     let spec = spec_fact(JobSpec { autoscaler: Some(Box::new(settings)), ..JobSpec::default() });
     let noted = |restarts| {
-        let notes = Some(Box::new(Noted { restarts: Some(restarts), ..Noted::default() }));
+        let notes = Some(Box::new(ObjectAnnotations { restarts: Some(restarts), ..ObjectAnnotations::default() }));
         JobFact::Spec(Box::new(SpecFact { notes, ..spec_fact(JobSpec::default()) }))
     };
     let bare = Scaling { last: 0, message: "".into(), ..scaling(ScalingCondition::Start) };
@@ -67,7 +67,7 @@ pub(super) fn facts() -> Vec<JobFact> {
     let answered = |object| JobFact::Answered { object, outcome: Outcome::Done };
     facts.extend([ObjectRef::Log, ObjectRef::StorageNode].map(answered));
     let stored = JobSpec { storage_group: Some("master".into()), ..JobSpec::default() };
-    let notes = Noted { storage_node: Some("n".into()), ..Noted::default() };
+    let notes = ObjectAnnotations { storage_node: Some("n".into()), ..ObjectAnnotations::default() };
     let placed = SpecFact { notes: Some(Box::new(notes)), ..spec_fact(JobSpec::default()) };
     facts.extend([spec_fact(stored), placed].map(|spec| JobFact::Spec(Box::new(spec))));
     facts.extend(["n", ""].map(|node| JobFact::NodeFound { node: node.into() }));

@@ -8,11 +8,11 @@ use serde_with::serde_as;
 
 use super::coordination::QuotaFact;
 use super::event::{EndRequest, Mirror, Phase};
-use super::notes::Noted;
+use super::notes::ObjectAnnotations;
 use super::progress::Progress;
 use super::requirements::Taint;
 use super::share::{QueueReport, ShareChange};
-use super::spec::{Config, FieldError, JobSpec, Keep, Kind, OwnedRef};
+use super::spec::{Config, FieldError, JobSpec, Kind, OwnedRef, Retain};
 use super::{forms, is_default};
 
 forms! {
@@ -198,9 +198,9 @@ pub(super) struct SpecFact {
     needs: Vec<(Text, Text)>,
     #[serde(default, skip_serializing_if = "is_default")]
     fatal: bool,
-    #[serde_as(as = "Option<Box<Noted>>")]
+    #[serde_as(as = "Option<Box<ObjectAnnotations>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    notes: Option<Box<model::Noted>>,
+    notes: Option<Box<model::ObjectAnnotations>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -222,9 +222,9 @@ pub(super) struct OwnedFact {
     rv: ResourceVersion,
     #[serde(default, skip_serializing_if = "is_default")]
     deleting: bool,
-    #[serde_as(as = "Keep")]
+    #[serde_as(as = "Retain")]
     #[serde(default, skip_serializing_if = "is_default")]
-    keep: model::Keep,
+    keep: model::Retain,
     #[serde(default, skip_serializing_if = "is_default")]
     ready: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -467,7 +467,8 @@ pub(super) enum ObjectRef {
     Job,
     Owned(#[serde_as(as = "OwnedRef")] model::OwnedRef),
     Finalizer,
-    Notes,
+    #[serde(rename = "Notes")]
+    Annotations,
     Log,
     StorageNode,
 }

@@ -7,15 +7,15 @@ use serde_with::serde_as;
 use super::{forms, is_default};
 
 forms! {
-    Noted: model::Noted,
+    ObjectAnnotations: model::ObjectAnnotations,
     Elastic: model::Elastic,
     Checkpoint: model::Checkpoint,
 }
 
 #[serde_as]
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Noted", default = "Default::default")]
-pub(super) struct Noted {
+#[serde(remote = "model::ObjectAnnotations", default = "Default::default")]
+pub(super) struct ObjectAnnotations {
     #[serde(skip_serializing_if = "Option::is_none")]
     failed_over: Option<Timestamp>,
     #[serde_as(as = "Option<Elastic>")]

@@ -28,7 +28,7 @@ forms! {
     CleanBy: model::CleanBy,
     Retryable: model::Retryable,
     Budget: model::Budget,
-    Reach: model::Reach,
+    Threshold: model::Threshold,
     ClockStart: model::ClockStart,
     Running: model::Running,
     Edits: model::Edits,
@@ -36,10 +36,10 @@ forms! {
     Reached: model::Reached,
     OwnedSpec: model::OwnedSpec,
     OwnedRef: model::OwnedRef,
-    When: model::When,
-    Awaits: model::Awaits,
-    Keep: model::Keep,
-    Ends: model::Ends,
+    CreatePhase: model::CreatePhase,
+    ReadinessGate: model::ReadinessGate,
+    Retain: model::Retain,
+    EndTiming: model::EndTiming,
     Milestones: model::Milestones,
 }
 
@@ -153,9 +153,11 @@ pub(super) struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     queue: Option<Box<model::QueueSpec>>,
     #[serde(default, skip_serializing_if = "is_default")]
-    observes_pods: bool,
+    #[serde(rename = "observes_pods")]
+    externally_managed: bool,
     #[serde(default, skip_serializing_if = "is_default")]
-    counts_users: bool,
+    #[serde(rename = "counts_users")]
+    counts_referrers: bool,
     #[serde_as(as = "Option<Box<Coordination>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     coordination: Option<Box<model::Coordination>>,
@@ -268,15 +270,15 @@ pub(super) struct OwnedRef {
 pub(super) struct OwnedSpec {
     #[serde_as(as = "OwnedRef")]
     object: model::OwnedRef,
-    #[serde_as(as = "When")]
+    #[serde_as(as = "CreatePhase")]
     #[serde(default, skip_serializing_if = "is_default")]
-    when: model::When,
-    #[serde_as(as = "Awaits")]
+    when: model::CreatePhase,
+    #[serde_as(as = "ReadinessGate")]
     #[serde(default, skip_serializing_if = "is_default")]
-    awaits: model::Awaits,
-    #[serde_as(as = "Keep")]
+    awaits: model::ReadinessGate,
+    #[serde_as(as = "Retain")]
     #[serde(default, skip_serializing_if = "is_default")]
-    keep: model::Keep,
+    keep: model::Retain,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     digest: Option<Text>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,15 +288,15 @@ pub(super) struct OwnedSpec {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::When")]
-pub(super) enum When {
+#[serde(remote = "model::CreatePhase")]
+pub(super) enum CreatePhase {
     Accepted,
     Succeeded,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Awaits")]
-pub(super) enum Awaits {
+#[serde(remote = "model::ReadinessGate")]
+pub(super) enum ReadinessGate {
     Nothing,
     Exists,
     Ready,
@@ -303,8 +305,8 @@ pub(super) enum Awaits {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Keep")]
-pub(super) enum Keep {
+#[serde(remote = "model::Retain")]
+pub(super) enum Retain {
     WithJob,
     UntilEnd,
     Retained,
@@ -323,9 +325,9 @@ pub(super) struct PhaseRules {
     running: model::Running,
     #[serde(default, skip_serializing_if = "is_default")]
     ignores_leaving: bool,
-    #[serde_as(as = "Ends")]
+    #[serde_as(as = "EndTiming")]
     #[serde(default, skip_serializing_if = "is_default")]
-    ends: model::Ends,
+    ends: model::EndTiming,
     #[serde_as(as = "Milestones")]
     #[serde(default, skip_serializing_if = "is_default")]
     milestones: model::Milestones,
@@ -342,8 +344,8 @@ pub(super) enum Running {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Ends")]
-pub(super) enum Ends {
+#[serde(remote = "model::EndTiming")]
+pub(super) enum EndTiming {
     AfterCleanUp,
     Decided,
 }
@@ -377,15 +379,15 @@ pub(super) struct Budget {
     limit: u32,
     #[serde(default, skip_serializing_if = "is_default")]
     containers: bool,
-    #[serde_as(as = "Reach")]
-    reach: model::Reach,
+    #[serde_as(as = "Threshold")]
+    reach: model::Threshold,
     #[serde(default, skip_serializing_if = "is_default")]
     rounds: bool,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "model::Reach")]
-pub(super) enum Reach {
+#[serde(remote = "model::Threshold")]
+pub(super) enum Threshold {
     Above,
     AtLeast,
 }
