@@ -118,9 +118,11 @@ fn reason(state: &State, key: &JobKey, job: &Job) -> String {
         return errors.first().map(ToString::to_string).unwrap_or_default();
     }
     let last = || job.milestones.back().map(|milestone| milestone.message.to_string()).unwrap_or_default();
-    match job.phase {
-        Phase::Running | Phase::Succeeded => String::new(),
-        phase if phase.is_terminal() => last(),
-        _ => waits_for(state, key).into_iter().next().unwrap_or_else(last),
+    if matches!(job.phase, Phase::Running | Phase::Succeeded) {
+        String::new()
+    } else if job.phase.is_terminal() {
+        last()
+    } else {
+        waits_for(state, key).into_iter().next().unwrap_or_else(last)
     }
 }

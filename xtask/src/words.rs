@@ -3,6 +3,7 @@
 //! Owns the list: each word, and what to write instead. Must not judge more than single words: that is for a reviewer.
 
 use std::fs;
+use std::path::Path;
 
 use crate::run::{Problem, io, output, root, text};
 
@@ -64,11 +65,16 @@ pub(crate) fn check() -> Result<String, Problem> {
             continue;
         }
         let content = fs::read_to_string(root().join(&path)).map_err(io(&path))?;
-        let found = if path.ends_with(".md") { in_document(&content) } else { in_source(&content) };
+        let found = if is_document(&path) { in_document(&content) } else { in_source(&content) };
         problems.extend(found.iter().map(|one| format!("{path}:{}: `{}`: write {}", one.line, one.word, one.instead)));
         files += 1;
     }
     if problems.is_empty() { Ok(format!("{files} files")) } else { Err(Problem::failed(problems.join("\n"))) }
+}
+
+/// Returns true for the path of a document; the others are Rust.
+fn is_document(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "md")
 }
 
 /// Paths of the sources and documents that git tracks, below the root.
