@@ -2,6 +2,7 @@
 //!
 //! Owns the step from a path and a body to an answer. What the operator sends goes through the driver's own requests instead.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use apis::{ApiAnswer, ApiCall, ApiError, Registry};
@@ -10,7 +11,7 @@ use k8s_driver::{api_server, harness};
 use kube::Client;
 use serde_json::Value;
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 
 /// Time limit of an answer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,6 +26,16 @@ pub struct Server {
 }
 
 impl Server {
+    /// Returns a connection to the API server of a kubeconfig. It sends nothing yet.
+    ///
+    /// # Errors
+    /// Returns an error if the file is missing or unusable.
+    pub fn connect(kubeconfig: &Path, runtime: &Runtime) -> Result<Self, api_server::Error> {
+        let options = api_server::Options { kubeconfig: Some(kubeconfig.to_owned()), ..api_server::Options::default() };
+        let connection = runtime.block_on(api_server::connect(&options))?;
+        Ok(Self { client: connection.client, runtime: runtime.handle().clone() })
+    }
+
     /// Sends a request with a JSON body of a type.
     ///
     /// # Errors

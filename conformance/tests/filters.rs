@@ -7,14 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use conformance::server::Server;
 use control_plane::{ControlPlane, Options};
-use k8s_driver::api_server::{self, connect};
 use kube_model::{Traits, node, refuses, requirements};
 use serde_json::{Value, json};
 
@@ -304,10 +302,7 @@ fn nodes_take_the_pods_that_kube_scheduler_lets_them_take() {
     };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("the control plane: {error}"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
-    let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
-    let connection = runtime.block_on(connect(&options)).unwrap_or_else(|error| panic!("the client: {error}"));
-    let server = Server { client: connection.client, runtime: runtime.handle().clone() };
+    let server = Server::connect(plane.kubeconfig(), &runtime).unwrap_or_else(|error| panic!("the client: {error}"));
 
     let nodes: Vec<Value> = (0..NODES).map(|index| random_node(&mut random, index)).collect();
     let mut running: BTreeMap<String, Vec<Value>> = BTreeMap::new();

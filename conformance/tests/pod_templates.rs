@@ -1,10 +1,7 @@
 //! What `apis` refuses in a pod template, beside what a real API server refuses: pods of every example, created by dry run.
 
-use std::path::PathBuf;
-
 use conformance::server::Server;
 use control_plane::{ControlPlane, Options};
-use k8s_driver::api_server::{self, connect};
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
@@ -35,10 +32,7 @@ fn the_api_server_refuses_what_apis_refuses_and_nothing_else() {
     let options = Options { nodes: 0, scheduler: false, kwok: false, controller_manager: false, ..Options::default() };
     let plane = ControlPlane::start(options).unwrap_or_else(|error| panic!("the control plane: {error}"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
-    let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
-    let connection = runtime.block_on(connect(&options)).unwrap_or_else(|error| panic!("the client: {error}"));
-    let server = Server { client: connection.client, runtime: runtime.handle().clone() };
+    let server = Server::connect(plane.kubeconfig(), &runtime).unwrap_or_else(|error| panic!("the client: {error}"));
 
     let mut wrong = Vec::new();
     for example in examples(include_str!("../../fixtures/pod_templates/refused.json")) {

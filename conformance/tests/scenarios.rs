@@ -2,7 +2,6 @@
 //! `CONFORMANCE=name,api` runs these scenarios, and all of these APIs, only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -13,7 +12,6 @@ use conformance::compare::differences;
 use conformance::real::{Real, Refusals};
 use conformance::server::Server;
 use control_plane::{Component, ControlPlane, Options};
-use k8s_driver::api_server::{self, connect};
 use simulator::scenario::{Action, Scenario};
 
 /// Scenarios that run side by side: they mostly wait for the server.
@@ -117,12 +115,8 @@ fn both_grounds_lead_to_the_same() {
     }
     plane.wait_for_definitions().unwrap_or_else(|error| panic!("the definition: {error}"));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let kubeconfig = Some(PathBuf::from(plane.kubeconfig()));
-    let options = api_server::Options { kubeconfig, ..api_server::Options::default() };
-    let server = || {
-        let connection = runtime.block_on(connect(&options)).unwrap_or_else(|error| panic!("the client: {error}"));
-        Server { client: connection.client, runtime: runtime.handle().clone() }
-    };
+    let connect =
+        || Server::connect(plane.kubeconfig(), &runtime).unwrap_or_else(|error| panic!("the client: {error}"));
 
     let wanted = std::env::var("CONFORMANCE").unwrap_or_default();
     let chosen =
@@ -138,7 +132,7 @@ fn both_grounds_lead_to_the_same() {
         for _ in 0..SIDE_BY_SIDE {
             scope.spawn(|| {
                 // An API server limits the streams of one connection, and a scenario keeps a watch open for each source.
-                let server = server();
+                let server = connect();
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(number) else { return };

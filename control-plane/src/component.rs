@@ -167,7 +167,7 @@ extenders:
     format!("{SCHEDULER_CONFIGURATION}{}", extender.unwrap_or_default())
 }
 
-/// What `scheduler.yaml` always has.
+/// Begins `scheduler.yaml`, whether there is an extender or not.
 const SCHEDULER_CONFIGURATION: &str = "\
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration

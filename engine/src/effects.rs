@@ -224,7 +224,8 @@ impl Job {
         Some(run.map_or_else(|| digest.clone(), |run| Text::from(format!("{digest}-{run}"))))
     }
 
-    /// Returns true for a job that succeeded while what is made of its success does not exist: that may report its pods.
+    /// Returns true for a job that succeeded, where an object that is created for its success does not exist yet. That object may name
+    /// the job's pods.
     fn left_nothing_yet(&self) -> bool {
         let is_missing = |owned: &OwnedSpec| {
             let is_refused = self

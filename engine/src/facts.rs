@@ -9,7 +9,7 @@ mod pods;
 mod services;
 mod spec;
 
-use model::{JobFact, JobKey, ObjectRef, QueueFact, ScalingStep, SlotId};
+use model::{JobFact, JobKey, ObjectRef, QueueFact, ScalingStep, SlotId, Text};
 
 use crate::allocation::Allocation;
 use crate::job::Job;
@@ -18,6 +18,9 @@ use crate::queues::speed_samples;
 use crate::record_context::RecordContext;
 use crate::slots;
 use crate::state::State;
+
+/// Pods that came to a node, or left one: the node before, and the node since.
+type Moves = Vec<(Option<Text>, Option<Text>)>;
 
 impl State {
     /// Applies a fact about the queues. It changes nothing: what follows from it are the events of the same record.
@@ -39,7 +42,7 @@ impl State {
         let Some(job) = job.filter(|job| !job.is_stale(fact)) else { return };
         let node_view = NodeView::new(&self.nodes, &self.list_rvs, &self.config);
         let context = RecordContext { at, stamp, behaviour: self.behaviour, node_view };
-        let mut moves = Vec::new();
+        let mut moves = Moves::new();
         match fact {
             JobFact::Object(fact) => spec::object(job, fact),
             JobFact::Spec(fact) => context.spec(job, fact),
@@ -142,5 +145,3 @@ impl State {
         }
     }
 }
-
-type Moves = Vec<(Option<model::Text>, Option<model::Text>)>;

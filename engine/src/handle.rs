@@ -1,4 +1,4 @@
-//! The entry of facts that come in: one is admitted and applied at once, so that facts of one record are judged one after the other.
+//! Handles facts that come in: each is admitted and applied at once, so that facts of one record are judged one after the other.
 //!
 //! Owns that order and nothing else: [`crate::admit`] judges, [`crate::facts`] applies. A fact of a record that was written is applied
 //! without a verdict ([`crate::replay`]).
@@ -8,7 +8,7 @@ use model::{ClusterFact, JobFact, JobKey, Stamp};
 use crate::admit::{Arrival, DropReason};
 use crate::state::{Dirty, State};
 
-/// What became of a fact.
+/// Result of handling a fact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handled<T> {
     /// It was applied, and goes into the record.

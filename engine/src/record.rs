@@ -1,4 +1,4 @@
-//! One record of a log: the facts of a turn about one scope, and what was decided from them.
+//! Holds the type of a record, which a log stores one after another. It must not know how a record is written ([`crate::wire`]).
 
 use model::{ClusterFact, Event, JobEvent, JobFact, JobKey, Position, QueueEvent, QueueFact, Stamp, Term, Timestamp};
 
@@ -9,7 +9,7 @@ pub struct Record {
     pub position: Position,
     /// The term it was written in.
     pub term: Term,
-    /// When.
+    /// Time of the turn that wrote it.
     pub at: Timestamp,
     /// The behaviour it was decided by.
     pub behaviour: u32,

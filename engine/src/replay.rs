@@ -22,7 +22,7 @@ pub enum ReplayError {
     Apply {
         /// Position of the record.
         at: Position,
-        /// Why.
+        /// Cause of the error.
         source: ApplyError,
     },
 }

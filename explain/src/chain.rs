@@ -38,7 +38,7 @@ impl Chain {
                 || matches!(fact, JobFact::Object(job) if job.deleting || !job.end_requests.is_empty())
                 || matches!(fact, JobFact::Answered { outcome: Outcome::Refused { .. } | Outcome::Taken { .. }, .. })
         };
-        for text in record.job_facts().iter().filter(notable).filter_map(job_fact_words) {
+        for text in record.job_facts().iter().filter(notable).filter_map(|fact| job_fact_words(None, fact)) {
             self.push(Line { position: record.position, at: record.at, decided: false, text });
         }
         // Words of a decision of this record: a change of phase that repeats them says the rest alone.

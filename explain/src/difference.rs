@@ -1,4 +1,4 @@
-//! What two positions of a log differ in. Decides nothing. Tests: the golden outputs of `diff`, and the digests of frozen logs.
+//! Compares the states at two positions of a log. Decides nothing. Tests: the golden outputs of `diff`, and the digests of frozen logs.
 
 use std::collections::BTreeMap;
 

@@ -5,44 +5,9 @@ use std::fmt::Write as _;
 use engine::nodes::OUT_OF_SERVICE;
 use engine::{BlockedBy, Job, amount_words, with_message};
 use model::command::Outcome;
-use model::{ClusterFact, ContainerState, JobFact, ObjectRef, OwnedFact, PodFact};
+use model::{ClusterFact, ContainerState, JobFact, ObjectRef, OwnedFact, PodFact, Uid};
 
 use crate::events::share_words;
-
-/// Returns a fact about an object of a job as text with the object's name, where the fact has its uid only.
-pub(crate) fn named(job: Option<&Job>, fact: &JobFact) -> Option<String> {
-    let job = job?;
-    let pod = |uid| job.pods.get(uid).map(|p| format!("pod {}", p.fact.name));
-    let service = |uid| job.services.get(uid).map(|s| format!("service {}", s.name));
-    match fact {
-        JobFact::PodGone { uid, .. } => Some(format!("{} is gone", pod(uid)?)),
-        JobFact::ServiceGone { uid } => Some(format!("{} is gone", service(uid)?)),
-        JobFact::Answered { object: ObjectRef::PodUid(uid), outcome } => {
-            Some(outcome_words(&format!("delete of {}", pod(uid)?), outcome))
-        }
-        JobFact::Answered { object: ObjectRef::ServiceUid(uid), outcome } => {
-            Some(outcome_words(&format!("delete of {}", service(uid)?), outcome))
-        }
-        JobFact::Object(_)
-        | JobFact::Spec(_)
-        | JobFact::Gone
-        | JobFact::Pod(_)
-        | JobFact::Service(_)
-        | JobFact::Owned(_)
-        | JobFact::OwnedGone { .. }
-        | JobFact::NodeChanged { .. }
-        | JobFact::Answered { .. }
-        | JobFact::Published { .. }
-        | JobFact::Due
-        | JobFact::Adopted(_)
-        | JobFact::ShareChanged(_)
-        | JobFact::WaitReported(_)
-        | JobFact::Dequeued
-        | JobFact::Measured { .. }
-        | JobFact::NodeFound { .. }
-        | JobFact::QueueReported(_) => None,
-    }
-}
 
 /// Returns a fact about the cluster as text; `None` for those that matter to bookkeeping only.
 pub(crate) fn cluster_fact_words(fact: &ClusterFact) -> Option<String> {
@@ -71,8 +36,11 @@ pub(crate) fn cluster_fact_words(fact: &ClusterFact) -> Option<String> {
     })
 }
 
-/// Returns a fact about a job as text; `None` for those that matter to bookkeeping only.
-pub(crate) fn job_fact_words(fact: &JobFact) -> Option<String> {
+/// Returns a fact about a job as text; `None` for those that matter to bookkeeping only. `job`: the job before the fact, which has the
+/// names of objects that the fact identifies by uid.
+pub(crate) fn job_fact_words(job: Option<&Job>, fact: &JobFact) -> Option<String> {
+    let pod = |uid: &Uid| Some(format!("pod {}", job?.pods.get(uid)?.fact.name));
+    let service = |uid: &Uid| Some(format!("service {}", job?.services.get(uid)?.name));
     Some(match fact {
         JobFact::Object(job) if job.deleting => "the job object is being deleted".to_owned(),
         JobFact::Object(job) if !job.end_requests.is_empty() => {
@@ -102,9 +70,13 @@ pub(crate) fn job_fact_words(fact: &JobFact) -> Option<String> {
         },
         JobFact::Gone => "the job object is gone".to_owned(),
         JobFact::Pod(pod) => pod_words(pod),
-        JobFact::PodGone { uid, .. } => format!("pod with uid {uid} is gone"),
+        JobFact::PodGone { uid, .. } => {
+            format!("{} is gone", pod(uid).unwrap_or_else(|| format!("pod with uid {uid}")))
+        }
         JobFact::Service(service) => format!("service {} seen", service.name),
-        JobFact::ServiceGone { uid } => format!("service with uid {uid} is gone"),
+        JobFact::ServiceGone { uid } => {
+            format!("{} is gone", service(uid).unwrap_or_else(|| format!("service with uid {uid}")))
+        }
         JobFact::Owned(owned) => {
             let state = match (&owned.failed, owned.deleting, owned.ready) {
                 _ if owned.gate.is_some() && !owned.deleting => gate_words(owned),
@@ -122,7 +94,19 @@ pub(crate) fn job_fact_words(fact: &JobFact) -> Option<String> {
         JobFact::NodeFound { node } if node.is_empty() => "no node shows how much storage it has".to_owned(),
         JobFact::NodeFound { node } => format!("node {node} has the most free storage"),
         JobFact::NodeChanged { name } => format!("node {name} changed"),
-        JobFact::Answered { object, outcome } => answer_words(object, outcome),
+        JobFact::Answered { object, outcome } => {
+            let named = if let ObjectRef::PodUid(uid) = object {
+                pod(uid)
+            } else if let ObjectRef::ServiceUid(uid) = object {
+                service(uid)
+            } else {
+                None
+            };
+            named.map_or_else(
+                || answer_words(object, outcome),
+                |name| outcome_words(&format!("delete of {name}"), outcome),
+            )
+        }
         JobFact::Adopted(adopted) => format!("adopted from its object, mirror {}", adopted.mirror.stamp),
     })
 }

@@ -11,7 +11,7 @@ pub fn phase_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static s
     registry.api_of(key).map_or("", |api| api.phase_word(phase))
 }
 
-/// Returns the same, or the words for a job that was not started.
+/// Returns the name that the job's API has for a phase; `not started` for a phase without one.
 pub fn end_word(registry: &Registry, key: &JobKey, phase: Phase) -> &'static str {
     match phase_word(registry, key, phase) {
         "" => "not started",

@@ -33,7 +33,7 @@ pub struct Row {
     pub queue: String,
     /// Nodes of its pods.
     pub nodes: Vec<String>,
-    /// Why it is where it is, or what it waits for.
+    /// Cause of its phase, or the condition that it waits for.
     pub reason: String,
 }
 

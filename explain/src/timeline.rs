@@ -6,7 +6,7 @@ use model::{Position, Timestamp};
 use serde_json::{Value, json};
 
 use crate::events::{job_event_words, queue_event_words};
-use crate::facts::{cluster_fact_words, job_fact_words, named};
+use crate::facts::{cluster_fact_words, job_fact_words};
 
 /// One line of a timeline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub fn lines(record: &Record, before: &State) -> Vec<Line> {
         Body::Queues { events, .. } => (Vec::new(), events.iter().filter_map(queue_event_words).collect()),
         Body::Job { key, facts, events } => {
             let job = before.job(key);
-            let words = |fact| named(job.as_deref(), fact).or_else(|| job_fact_words(fact));
+            let words = |fact| job_fact_words(job.as_deref(), fact);
             (facts.iter().filter_map(words).collect(), events.iter().filter_map(job_event_words).collect())
         }
     };

@@ -209,7 +209,7 @@ pub(crate) fn is_one_job(objects: &[Value]) -> bool {
     objects.iter().filter(|object| registry.serves_jobs(&Resource::of(object))).count() == 1
 }
 
-/// Why the value of an option cannot be used.
+/// Reason for refusing the value of an option.
 #[derive(Debug, thiserror::Error)]
 enum OptionError {
     /// It is no duration.

@@ -12,7 +12,7 @@ use terminal::out::Failure;
 
 use crate::command::CommandArgs;
 
-/// Why there is no number of GPUs to claim.
+/// Reason for which no number of GPUs can be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GpuCountError {
     /// The value of `--gpus` cannot be read.

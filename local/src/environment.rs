@@ -9,15 +9,15 @@ use settings::Quantity;
 
 use crate::expand::expand;
 use crate::names::Names;
-use crate::objects::{ObjectKind, Objects};
+use crate::objects::{NotFound, ObjectKind, Objects};
 use crate::pod::{Container, EnvSource, EnvVar, KeyRef, Pod, ResourceFieldRef};
 
-/// Why the environment of a container cannot be made, as a kubelet words it.
+/// Reason for which the environment of a container cannot be built, as a kubelet words it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EnvironmentError {
     /// An object that is not optional is missing.
-    #[error("{} \"{name}\" not found", kind.word())]
-    NotFound { kind: ObjectKind, name: String },
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
     /// A key that is not optional is missing.
     #[error("couldn't find key {key} in {} \"{name}\"", kind.word())]
     NoKey { kind: ObjectKind, name: String, key: String },
@@ -80,7 +80,7 @@ pub(crate) fn of_container(
                 }
                 None if reference.optional => {}
                 None => {
-                    return Err(EnvironmentError::NotFound { kind: source, name: reference.name.clone() });
+                    return Err(NotFound { kind: source, name: reference.name.clone() }.into());
                 }
             }
         }
@@ -150,7 +150,7 @@ fn key_of(
     match (data, data.and_then(|data| data.get(&key.key))) {
         (_, Some(value)) => Ok(Some((String::from_utf8_lossy(value).into_owned(), source == ObjectKind::ConfigMap))),
         _ if key.optional => Ok(None),
-        (None, None) => Err(EnvironmentError::NotFound { kind: source, name: key.name.clone() }),
+        (None, None) => Err(NotFound { kind: source, name: key.name.clone() }.into()),
         (Some(_), None) => Err(EnvironmentError::NoKey { kind: source, name: key.name.clone(), key: key.key.clone() }),
     }
 }

@@ -16,7 +16,7 @@ use crate::handle::Hub;
 use crate::wire::{self, Program, ShimNote, Streams};
 use crate::{SHIM_COMMAND, tree};
 
-/// Why a program cannot be started in a container.
+/// Reason for which a program cannot be started in a container.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecutionError {
     /// Its shim cannot be started, or has ended.
@@ -24,7 +24,7 @@ pub enum ExecutionError {
     Shim {
         /// The container.
         container: String,
-        /// Why.
+        /// Cause of the error.
         source: io::Error,
     },
     /// The program cannot be started, in the words of its shim.

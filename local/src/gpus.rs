@@ -19,7 +19,7 @@ pub(crate) struct Gpus {
     claims: Vec<Claim>,
 }
 
-/// Why GPUs cannot be claimed.
+/// Reason for which GPUs cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum GpuError {
     /// The environment does not allow as many.
@@ -39,7 +39,7 @@ pub enum GpuError {
         count: u32,
         /// The GPU, as the whole machine numbers it.
         gpu: String,
-        /// Why.
+        /// Cause of the error.
         source: io::Error,
     },
     /// Other processes hold too many.
@@ -132,7 +132,7 @@ impl Gpus {
     /// Takes `count` GPUs that no other run of this machine has, the first ones first.
     ///
     /// # Errors
-    /// When there are not as many; the error names those that are held, and by which process.
+    /// Returns an error if there are not as many; it names those that are held, and by which process.
     pub(crate) fn claim(count: u32, visible: &VisibleGpus) -> Result<Self, GpuError> {
         let mut gpus = Self::of(Vec::new(), Vec::new());
         gpus.claim_more(count, visible)?;

@@ -11,17 +11,17 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
 
 use crate::names::Names;
-use crate::objects::{Data, ObjectKind, Objects};
+use crate::objects::{Data, NotFound, ObjectKind, Objects};
 use crate::pod::Item;
 use crate::private::Access;
 use crate::volumes::is_plain_name;
 
-/// Why the files of a volume cannot be written.
+/// Reason for which the files of a volume cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilesError {
     /// The object is missing, and is not optional.
-    #[error("{} \"{name}\" not found", kind.word())]
-    NotFound { kind: ObjectKind, name: String },
+    #[error(transparent)]
+    NotFound(#[from] NotFound),
     /// The object lacks a key, and is not optional.
     #[error("references non-existent key {0:?}")]
     NoKey(String),
@@ -55,8 +55,8 @@ impl ObjectFiles {
     /// a part. After an error, what was written before it stays.
     pub(crate) fn write(&mut self, objects: &Objects, names: &mut Names) -> Result<(), FilesError> {
         let Some(data) = objects.get(self.kind, &self.namespace, &self.name) else {
-            let missing = || FilesError::NotFound { kind: self.kind, name: self.name.clone() };
-            return if self.optional { Ok(()) } else { Err(missing()) };
+            let missing = || NotFound { kind: self.kind, name: self.name.clone() };
+            return if self.optional { Ok(()) } else { Err(missing().into()) };
         };
         let mut written = BTreeSet::new();
         for (key, path, mode) in self.wanted(data) {

@@ -38,6 +38,14 @@ impl ObjectKind {
     }
 }
 
+/// An object that a pod refers to does not exist, as a kubelet words it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{} \"{name}\" not found", kind.word())]
+pub(crate) struct NotFound {
+    pub(crate) kind: ObjectKind,
+    pub(crate) name: String,
+}
+
 /// Keys and contents of one object.
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;
 

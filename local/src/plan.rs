@@ -48,7 +48,7 @@ pub(crate) enum PlanError {
     Admission { message: String },
 }
 
-/// Why one container cannot be made.
+/// Reason for which a container cannot be created.
 #[derive(Debug, thiserror::Error)]
 enum ContainerError {
     /// It cannot have this name.

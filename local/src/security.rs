@@ -205,7 +205,7 @@ impl Rights {
     /// Returns the user a container runs as.
     ///
     /// # Errors
-    /// When `runAsNonRoot` forbids it.
+    /// Returns an error if `runAsNonRoot` forbids it.
     pub(crate) fn identity(&self, pod: &Members, own: &Members, accounts: &Accounts) -> Result<Identity, RunsAsRoot> {
         let member = |name: &str| own.get(name).or_else(|| pod.get(name)).filter(|value| !value.is_null());
         let asked = member("runAsUser").and_then(number);

@@ -140,7 +140,7 @@ fn kill_all() {
     }
 }
 
-/// Why the program was not started.
+/// Reason for which the program was not started.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
     /// This process cannot adopt orphans.

@@ -16,7 +16,7 @@ use crate::objects::{ObjectKind, Objects};
 use crate::pod::{Container, HostPath, Pod, Volume};
 use crate::private::{self, Access};
 
-/// Why the volumes of a pod cannot be made.
+/// Reason for which the volumes of a pod cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumesError {
     /// A volume cannot have this name.
@@ -27,7 +27,7 @@ pub(crate) enum VolumesError {
     Volume { name: String, source: VolumeError },
 }
 
-/// Why one volume cannot be made.
+/// Reason for which a volume cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
     /// A claim cannot have this name.

@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// Why the value of an option cannot be used.
+/// Reason for refusing the value of an option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// It is no amount.

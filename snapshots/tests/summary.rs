@@ -163,7 +163,7 @@ fn reasons(step: &StepOutcome) -> Vec<(String, usize)> {
     reasons
 }
 
-/// What follows an object's name: the state of a pod, lines of the status and of annotations of another object.
+/// Renders the state behind an object's name: of a pod, its phase and node; of another object, lines of status and annotations.
 fn state(kind: &str, object: &Value) -> String {
     let mut out = String::new();
     let field = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();

@@ -17,7 +17,7 @@ struct Done {
 /// A step's remark, or why it failed.
 type Step = fn(&mut Option<Building>) -> Result<String, Problem>;
 
-/// What can be checked without a test program.
+/// Checks that need no test program.
 const CHECKS: [(&str, Step); 6] = [
     ("format", |_| quiet(&["fmt", "--all", "--check"])),
     ("words", |_| words::check()),

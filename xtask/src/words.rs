@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::documents::markdown::{self, Line};
 use crate::run::{Problem, io, output, root, text};
 
 /// Words of comments, texts and documents, with what to write instead.
@@ -89,17 +90,13 @@ fn tracked() -> Result<Vec<String>, Problem> {
     Ok(listed.lines().filter(|path| root().join(path).is_file()).map(str::to_owned).collect())
 }
 
-/// Words of the list in a document: everywhere but in blocks of code and between backquotes.
+/// Words of the list in the prose of a document, but not between backquotes.
 fn in_document(content: &str) -> Vec<Finding> {
-    let (mut found, mut is_code) = (Vec::new(), false);
-    for (at, line) in content.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            is_code = !is_code;
-        } else if !is_code {
-            found.extend(in_prose(&without_quotes(line), at + 1));
-        }
-    }
-    found
+    let prose = (1..).zip(markdown::lines(content)).filter_map(|(at, line)| match line {
+        Line::Prose(text) => Some((at, text)),
+        Line::Open(_) | Line::Code(_) | Line::Close | Line::Comment(_) => None,
+    });
+    prose.flat_map(|(at, text)| in_prose(&without_quotes(text), at)).collect()
 }
 
 /// Words of the list in Rust: in comments, in literals of several words, and in names.

@@ -71,7 +71,7 @@ pub(crate) struct NodeAgentArgs {
     log_level: String,
 }
 
-/// Why the value of an option cannot be used.
+/// Reason for refusing the value of an option.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 enum OptionError {
     /// A node cannot have this name.

@@ -1,4 +1,4 @@
-//! Objects of jobs that were read: whether they are there still, and whether the job takes its state from them.
+//! Judges objects of jobs that were read: whether they still exist, and whether the job takes its state from them.
 
 use model::fact::Adopted;
 use model::{JobKey, ObjectFact, Phase, ResourceVersion, Stamp, Term};
@@ -18,7 +18,7 @@ pub enum MirrorWriter {
     },
 }
 
-/// What follows from the object of a job that was read.
+/// Consequence of reading the object of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectReading {
     /// Nothing: the job is not known and was deleted before the newest list.
@@ -30,7 +30,7 @@ pub enum ObjectReading {
 }
 
 impl State {
-    /// Returns what follows from the object of a job, before its facts are handled. `adopt` reads the job's state off the object.
+    /// Returns the consequence of reading the object of a job, before its facts are handled. `adopt` reads the job's state off the object.
     pub fn read_object(
         &self,
         key: &JobKey,
@@ -107,7 +107,7 @@ impl State {
     }
 
     /// Returns the verdict on an object that was read at a version: a read shows at least what was `known` when it was sent.
-    /// What was observed while it was under way may be newer.
+    /// A watch may have shown a newer version meanwhile.
     pub fn admit_read(known: ResourceVersion, rv: ResourceVersion) -> Admission {
         if rv < known { Admission::Regressed { known } } else { Admission::Admitted }
     }

@@ -1,4 +1,4 @@
-//! Which facts are older than what is known, or change nothing of it.
+//! Compares facts with what is known: whether they are older, or change nothing of it.
 
 use model::{JobFact, NodeFact, ObjectFact, ObjectRef, OwnedFact, PodFact, ResourceVersion, ServiceFact, Stamp, Uid};
 
@@ -16,28 +16,10 @@ impl Job {
     /// Returns true if the fact is about an object and older than what is known of it. Such facts stand in records of builds
     /// that admitted them; folding passes them over.
     pub(crate) fn is_stale(&self, fact: &JobFact) -> bool {
-        match fact {
-            JobFact::Object(fact) => self.is_stale_object(fact),
-            JobFact::Pod(fact) => self.is_stale_pod(fact),
-            JobFact::Service(fact) => self.is_stale_service(fact),
-            JobFact::Owned(fact) => self.is_stale_owned(fact),
-            JobFact::Spec(_)
-            | JobFact::Gone
-            | JobFact::PodGone { .. }
-            | JobFact::ServiceGone { .. }
-            | JobFact::OwnedGone { .. }
-            | JobFact::NodeChanged { .. }
-            | JobFact::Answered { .. }
-            | JobFact::Published { .. }
-            | JobFact::Due
-            | JobFact::Adopted(_)
-            | JobFact::ShareChanged(_)
-            | JobFact::WaitReported(_)
-            | JobFact::Dequeued
-            | JobFact::Measured { .. }
-            | JobFact::NodeFound { .. }
-            | JobFact::QueueReported(_) => false,
-        }
+        matches!(fact, JobFact::Object(fact) if self.is_stale_object(fact))
+            || matches!(fact, JobFact::Pod(fact) if self.is_stale_pod(fact))
+            || matches!(fact, JobFact::Service(fact) if self.is_stale_service(fact))
+            || matches!(fact, JobFact::Owned(fact) if self.is_stale_owned(fact))
     }
 
     pub(super) fn is_stale_object(&self, fact: &ObjectFact) -> bool {

@@ -1,4 +1,4 @@
-//! What a log's directory holds, read once when it is opened for writing.
+//! Reads a log's directory once, when it is opened for writing.
 //!
 //! Owns the reading of it: names, small files, and whether databases that are not named hold records. It changes nothing and judges
 //! nothing; [`super::opening`] decides by it. Read under the writer's lock, so that nothing changes meanwhile; readers beside a writer

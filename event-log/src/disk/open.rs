@@ -1,8 +1,8 @@
 //! Opening a log for writing, as it was decided: beginning one, or letting the engine open one that exists.
 //!
-//! Owns the lock that comes first, and the order that keeps records safe from the engine: raw blocks are copied and linked up to the stored head before
-//! sled may open its files, because sled erases what it takes for torn. The copy has a name until the log is open, so that
-//! even a process that ends in between loses nothing. Tests: `tests/damage.rs`, `tests/compaction.rs`.
+//! Owns the lock that comes first, and the order that keeps records safe from the engine: raw blocks are copied and linked up to
+//! the stored head before sled may open its files, because sled erases what it takes for torn. The copy has a name until the log is
+//! open, so that even a process that ends in between loses nothing. Tests: `tests/damage.rs`, `tests/compaction.rs`.
 
 use std::fs::{self, File};
 use std::io;

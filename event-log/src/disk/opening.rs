@@ -1,4 +1,4 @@
-//! The decision how a log's directory is opened for writing.
+//! Decides how a log's directory is opened for writing.
 //!
 //! Owns the cases and nothing else: a function of the [`Inventory`], without IO. [`super::open`] carries it out. Tests: the table at the
 //! end of this file.
@@ -10,7 +10,7 @@ use super::inventory::{DataFile, Inventory};
 use crate::digest::Head;
 use crate::error::Damage;
 
-/// How a log is opened.
+/// Way of opening a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Opening {
     /// The directory holds no record and names no epoch: begin a log.

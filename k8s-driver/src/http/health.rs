@@ -46,7 +46,7 @@ pub(super) fn router(state: &ServerState) -> Router {
     unknown_paths(router, "/healthz, /readyz and /metrics")
 }
 
-/// Why the operator's thread does not work.
+/// Fault of the operator's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 enum ThreadFault {
     /// It does not answer.

@@ -130,7 +130,7 @@ struct LogQuery {
     follow: bool,
 }
 
-/// Why the parameters of a request cannot be used.
+/// Reason for refusing the parameters of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum QueryError {
     /// It is no position, and not the head.
@@ -147,7 +147,7 @@ enum QueryError {
     Unknown(String),
 }
 
-/// Why records cannot be read.
+/// Reason for which records cannot be read.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     /// The operator's thread does not answer.

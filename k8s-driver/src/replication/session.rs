@@ -36,7 +36,7 @@ pub(super) enum Stopped {
 #[error("the own log is not open")]
 struct NotOpen;
 
-/// How the own log differs from the leader's, of which it should be the beginning.
+/// Difference between the own log and the leader's, of which it should be the beginning.
 #[derive(Debug, thiserror::Error)]
 enum Divergence {
     /// It has another record at its end.
@@ -119,7 +119,7 @@ impl Session<'_> {
     /// Appends lines until the stream ends.
     ///
     /// # Errors
-    /// When the own log is not a beginning of the leader's.
+    /// Returns an error if the own log is not a beginning of the leader's.
     async fn read(&self, mut lines: Lines, mut head: Head, mut term: Term) -> Result<Stopped, Divergence> {
         let mut text: Vec<u8> = Vec::new();
         // This number of its bytes holds no end of a line: a checkpoint is one long line in many pieces.

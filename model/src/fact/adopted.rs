@@ -31,8 +31,8 @@ pub struct Adopted {
 pub struct Milestone {
     /// The phase entered.
     pub phase: crate::phase::Phase,
-    /// When.
+    /// Time at which the phase was entered.
     pub at: Timestamp,
-    /// Why, in words; empty when there is nothing to add.
+    /// Message of the phase; empty where the phase says all.
     pub message: Text,
 }

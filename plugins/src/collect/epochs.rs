@@ -17,7 +17,7 @@ const SECONDS: &str = "epoch_time_sec";
 /// The column of the number of epochs in all; it may be missing.
 const TOTAL: &str = "total_epochs";
 
-/// Why a file has no epochs.
+/// Reason for which a file has no epochs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     /// It is no CSV file.

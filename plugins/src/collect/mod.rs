@@ -151,7 +151,7 @@ impl Reader {
     }
 }
 
-/// Why a file shows no progress.
+/// Reason for which a file shows no progress.
 #[derive(Debug, thiserror::Error)]
 enum FileError {
     /// It cannot be read.

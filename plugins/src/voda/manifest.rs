@@ -19,7 +19,7 @@ const REPLICAS: [&str; 2] = [LAUNCHER, WORKER];
 /// The GPUs that Voda schedules.
 const GPU: &str = "nvidia.com/gpu";
 
-/// Why a manifest is not accepted.
+/// Reason for refusing a manifest.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ManifestError {
     /// It is neither YAML nor JSON.

@@ -82,7 +82,7 @@ enum Known {
     Unsized,
 }
 
-/// Why the value of an option cannot be used.
+/// Reason for refusing the value of an option.
 #[derive(Debug, thiserror::Error)]
 enum OptionError {
     /// It is no standard deviation.

@@ -28,7 +28,7 @@ pub(super) struct Asked<'a> {
     pub(super) labels: &'a [(String, String)],
 }
 
-/// Why a text is no label of a node.
+/// Reason for refusing a label of a node.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LabelError {
     /// It has no value.
