@@ -76,11 +76,11 @@ pub(crate) fn job(api: &dyn JobApi, object: &Value) -> (JobKey, Job) {
         .map(|group| (group.name.clone(), Box::new(Group { replicas: group.replicas, ..Group::default() })))
         .collect::<BTreeMap<_, _>>();
     let job = Job {
-        known: true,
+        object: engine::ObjectState::present(model::ResourceVersion(0), BTreeMap::new(), false),
         spec: Some(fact.clone()),
         valid: Some(fact),
         groups,
-        status_stamp: Stamp { term: Term(2), position: Position(7) },
+        stamps: engine::StatusStamps::of_mirror(Stamp { term: Term(2), position: Position(7) }),
         ..Job::default()
     };
     (key, job)

@@ -131,7 +131,7 @@ impl State {
                 unless(changed, UNCHANGED)
             }
             JobFact::Owned(fact) => {
-                let is_there = job.is_some_and(|job| job.known && !job.gone);
+                let is_there = job.is_some_and(|job| job.object.exists());
                 if !is_there && !fact.keep.ends_with_job() {
                     return Err(UNKNOWN);
                 }
@@ -158,10 +158,9 @@ impl State {
             }
             JobFact::Object(fact) => match job {
                 Some(job) if job.is_stale_object(fact) => Err(STALE),
-                Some(job) if job.known => {
-                    let changed = (fact.rv, fact.deleting, fact.mirror) != (job.rv, job.deleting, job.mirror)
-                        || fact.end_requests != job.end_requests
-                        || (fact.end_annotated && !job.end_annotated)
+                Some(job) if job.object.is_known() => {
+                    let changed = !job.object.shows(fact)
+                        || fact.mirror != job.stamps.observed()
                         || (&fact.finalizers, fact.finalized) != (&job.finalizers, job.finalized)
                         || fact.reported_end != job.reported_end
                         || (fact.progress.is_some() && fact.progress != job.progress);
@@ -173,9 +172,9 @@ impl State {
                 let echo = job.and_then(|job| job.spec.as_ref()).is_some_and(|known| **known == **fact);
                 unless(!echo, UNCHANGED)
             }
-            JobFact::Gone => match job.filter(|job| job.known) {
+            JobFact::Gone => match job.filter(|job| job.object.is_known()) {
                 None => Err(UNKNOWN),
-                Some(job) => unless(!job.gone, UNCHANGED),
+                Some(job) => unless(!job.object.is_gone(), UNCHANGED),
             },
             JobFact::PodGone { uid, .. } => unless(job.is_some_and(|job| job.awaits_end_of(uid)), UNKNOWN),
             JobFact::ServiceGone { uid } => unless(job.is_some_and(|job| job.services.contains_key(uid)), UNKNOWN),

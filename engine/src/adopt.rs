@@ -10,8 +10,10 @@ use model::{Incarnation, Mirror, SlotId, Stamp, Text, Timestamp, Uid};
 use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::Job;
+use crate::object_state::ObjectState;
 use crate::ranges;
 use crate::retry_counts::RetryCounts;
+use crate::status_stamps::StatusStamps;
 
 /// Maximum number of deleting pods that the mirror names by uid; of more, whole groups are named by an incarnation.
 const MAX_WAIT_UIDS: usize = 64;
@@ -22,9 +24,9 @@ const MAX_SLOT_RETRIES: usize = 64;
 pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestamp) {
     let mirror = &adopted.mirror;
     // The index of deadlines holds the old one until the record is finished.
-    let (rv, deadline) = (job.rv, job.deadline);
+    let (rv, deadline) = (job.object.rv(), job.deadline);
     *job = Job {
-        rv,
+        object: ObjectState::of_version(rv),
         deadline,
         phase: mirror.phase,
         milestones: adopted.milestones.iter().cloned().collect(),
@@ -32,9 +34,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         decided: mirror.stamp,
         deleting_pods: mirror.wait_uids.clone(),
         retry_at: mirror.retry_at,
-        status_stamp: mirror.stamp,
-        acked_stamp: mirror.stamp,
-        mirror: mirror.stamp,
+        stamps: StatusStamps::of_mirror(mirror.stamp),
         started_at: adopted.started_at,
         running_at: adopted.running_at,
         // The original operator's objects have no mirror; what they have comes nearest.
@@ -88,7 +88,7 @@ pub(crate) fn adopt(job: &mut Job, adopted: &Adopted, stamp: Stamp, at: Timestam
         job.groups.entry(name.clone()).or_default().achieved = Some(run.clone());
     }
     if adopted.remarks {
-        job.status_stamp = stamp;
+        job.stamps.change(stamp);
     }
     job.waits_below.clone_from(&mirror.wait_below);
     job.slot_counts.clone_from(&mirror.slot_counts);
@@ -100,7 +100,7 @@ impl Job {
     pub fn mirror(&self) -> Mirror {
         let ended = self.phase.is_terminal();
         let mut mirror = Mirror {
-            stamp: self.status_stamp,
+            stamp: self.stamps.wanted(),
             phase: self.phase,
             decision: self.decision.clone(),
             wait_uids: self.deleting_pods.clone(),

@@ -181,7 +181,7 @@ impl Job {
 
     /// Returns true if the mirror holds the share, so that pods may be created in it.
     pub(crate) fn has_acked_share(&self) -> bool {
-        self.acked_stamp >= self.allocation.stamp
+        self.stamps.acknowledged() >= self.allocation.stamp
     }
 
     /// Returns each slot with the nodes on which it counts: those of its share and of released ones, of a pod that has not ended,

@@ -15,11 +15,11 @@ pub(crate) fn of(job: &Job, at: Timestamp, node_view: &NodeView<'_>, config: &Co
         }
     };
     job.attempts.values().filter_map(|a| a.retry_at).for_each(&mut at_or_after);
-    if job.gone || !job.known {
+    if !job.object.exists() {
         job.orphan_since.map(|since| since.plus_ms(config.orphan_grace_ms)).into_iter().for_each(&mut at_or_after);
         return next;
     }
-    if job.deleting {
+    if job.object.is_deleting() {
         return next;
     }
     if job.phase.is_terminal() {

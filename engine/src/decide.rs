@@ -35,11 +35,11 @@ pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<JobEvent> {
         return Vec::new();
     }
     let context = DecisionContext { now, config: &state.config, node_view: state.node_view() };
-    if !job.known || job.gone {
+    if !job.object.exists() {
         return reconcile::orphan(&context, job);
     }
     let counted = state.count_users(key, job);
-    if job.deleting {
+    if job.object.is_deleting() {
         return owned::finalize(state, key, job).into_iter().chain(counted).collect();
     }
     fence(job, state.stamp.term, rules(&context, job).into_iter().chain(counted).collect())
@@ -88,7 +88,7 @@ fn rules(context: &DecisionContext<'_>, job: &Job) -> Vec<JobEvent> {
     let Some(spec) = job.spec() else {
         return endings::unacceptable(job).unwrap_or_else(|| reconcile::without_spec(job));
     };
-    if let Some((request, value)) = job.end_requests.first_key_value() {
+    if let Some((request, value)) = job.object.end_requests().first_key_value() {
         return endings::requested(job, spec, *request, value);
     }
     if job.is_halting() {
@@ -158,7 +158,7 @@ fn fence(job: &Job, term: Term, events: Vec<JobEvent>) -> Vec<JobEvent> {
     if job.is_fenced(term) || (events.is_empty() && !waiting) {
         return events;
     }
-    if job.fenced_by.term == term {
+    if job.stamps.fenced_by().term == term {
         return Vec::new();
     }
     let waits = |phase| matches!(phase, Phase::Pending | Phase::Suspended | Phase::Preparing | Phase::Queued);

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use model::{
     Command, CreatePhase, Effect, JobKey, ObjectRef, Outcome, OwnedFact, OwnedSpec, Phase, ReadinessGate, RestartScope,
-    Retain, ScalingStep, Stamp, Term, Text, Uid,
+    Retain, ScalingStep, Term, Text, Uid,
 };
 
 use crate::job::{Job, PendingDeletion, Pod};
@@ -28,24 +28,22 @@ impl State {
     pub(crate) fn wanted(&self, key: &JobKey, job: &Job) -> Vec<Command> {
         let mut commands = Vec::new();
         if job.quarantine.is_none() {
-            if job.known && !job.gone && !job.deleting {
+            if job.object.is_present() {
                 self.own(job, &mut commands);
-            } else if job.deleting && job.finalized && !job.gone {
+            } else if job.object.is_deleting() && job.finalized && !job.object.is_gone() {
                 self.finalize(key, job, &mut commands);
             }
             self.deletions(job, &mut commands);
             if let Some((_, true, _)) = job.ending()
-                && job.known
-                && !job.gone
-                && !job.deleting
-                && !job.end_annotated
+                && job.object.is_present()
+                && !job.object.end_annotated()
                 && job.spec().is_none_or(|spec| spec.end_annotation)
-                && job.acked_stamp >= job.decided
+                && job.stamps.acknowledged() >= job.decided
             {
                 commands.push(Command::WriteEndAnnotation);
             }
             let is_expired = job.phase.is_terminal() && job.expires_at().is_some_and(|at| at <= self.at);
-            if is_expired && job.known && !job.gone && !job.deleting && !job.needs_status() {
+            if is_expired && job.object.is_present() && !job.needs_status() {
                 commands.push(Command::DeleteJob);
             }
         }
@@ -55,7 +53,7 @@ impl State {
     /// Status and creations.
     fn own(&self, job: &Job, commands: &mut Vec<Command>) {
         if job.needs_status() {
-            commands.push(Command::WriteStatus { stamp: job.status_stamp, rv: job.rv });
+            commands.push(Command::WriteStatus { stamp: job.stamps.wanted(), rv: job.object.rv() });
         }
         // A read changes nothing.
         let reads = job.autoscaler.as_ref().is_some_and(|own| own.next == ScalingStep::ReadLog);
@@ -91,14 +89,14 @@ impl State {
             let Some(pod) = job.pods.get(&uid) else { continue };
             commands.push(Command::MarkPod { name: pod.fact.name.clone(), uid, mark });
         }
-        commands.extend(job.missing_notes().map(|notes| Command::WriteAnnotations { notes, rv: job.rv }));
+        commands.extend(job.missing_notes().map(|notes| Command::WriteAnnotations { notes, rv: job.object.rv() }));
     }
 
     /// The finalizer and the objects that the job owns besides pods and services of slots.
     fn own_objects(job: &Job, commands: &mut Vec<Command>) {
         let Some(spec) = job.spec() else { return };
         if spec.finalizer && !job.finalized && !job.phase.is_terminal() {
-            commands.push(Command::SetFinalizer { on: true, rv: job.rv });
+            commands.push(Command::SetFinalizer { on: true, rv: job.object.rv() });
         }
         for wanted in &spec.owned {
             let Some(owned) = job.owned.get(&wanted.object) else { continue };
@@ -129,7 +127,7 @@ impl State {
     /// end the finalizer.
     fn finalize(&self, key: &JobKey, job: &Job, commands: &mut Vec<Command>) {
         if job.needs_status() {
-            commands.push(Command::WriteStatus { stamp: job.status_stamp, rv: job.rv });
+            commands.push(Command::WriteStatus { stamp: job.stamps.wanted(), rv: job.object.rv() });
         }
         if self.needed_by(key) > 0 {
             return;
@@ -139,7 +137,7 @@ impl State {
         let is_free = reads.is_empty() && crate::decide::owned::unowned(job).next().is_none();
         commands.extend(reads);
         if is_free {
-            commands.push(Command::SetFinalizer { on: false, rv: job.rv });
+            commands.push(Command::SetFinalizer { on: false, rv: job.object.rv() });
         }
     }
 
@@ -166,7 +164,7 @@ impl State {
         for (uid, pod, deletion) in deleting {
             let lost = self.is_lost(pod);
             let asked = deletion.ordered || pod.fact.deleting.is_some();
-            if job.acked_stamp >= deletion.requires && (!asked || (lost && !deletion.forced)) {
+            if job.stamps.acknowledged() >= deletion.requires && (!asked || (lost && !deletion.forced)) {
                 commands.push(Command::DeletePod { uid: uid.clone(), name: pod.fact.name.clone(), force: lost });
             }
         }
@@ -177,7 +175,7 @@ impl State {
             }
         }
         for (object, owned) in &job.owned {
-            let due = |deletion: &PendingDeletion| !deletion.ordered && job.acked_stamp >= deletion.requires;
+            let due = |deletion: &PendingDeletion| !deletion.ordered && job.stamps.acknowledged() >= deletion.requires;
             let fact = owned.fact.as_ref().filter(|fact| !fact.deleting && owned.deletion.as_deref().is_some_and(due));
             if let Some(fact) = fact {
                 commands.push(Command::DeleteOwned { object: object.clone(), uid: fact.uid.clone() });
@@ -185,7 +183,7 @@ impl State {
         }
         for (uid, service) in &job.services {
             let due = |deletion: &PendingDeletion| {
-                !deletion.ordered && !service.deleting && job.acked_stamp >= deletion.requires
+                !deletion.ordered && !service.deleting && job.stamps.acknowledged() >= deletion.requires
             };
             if service.deletion.as_deref().is_some_and(due) {
                 commands.push(Command::DeleteService { uid: uid.clone(), name: service.name.clone() });
@@ -203,17 +201,17 @@ impl State {
 impl Job {
     /// Returns true if this term stands in the job's mirror, so that it may act on it.
     pub fn is_fenced(&self, term: Term) -> bool {
-        self.acked_stamp.term >= term
+        self.stamps.acknowledged().term >= term
     }
 
     /// Returns true if something is held back until the object's mirror shows this term and the last decision.
     pub fn awaits_mirror(&self, term: Term) -> bool {
-        !self.is_fenced(term) || self.acked_stamp < self.decided || !self.has_acked_share()
+        !self.is_fenced(term) || self.stamps.acknowledged() < self.decided || !self.has_acked_share()
     }
 
     /// Returns true if its object's status is behind, or shows an older mirror than was acknowledged.
     pub fn needs_status(&self) -> bool {
-        self.status_stamp > Stamp::default() && (self.acked_stamp < self.status_stamp || self.mirror < self.acked_stamp)
+        self.stamps.is_behind()
     }
 
     /// Returns the digest that an owned object shall show: of its contents, and of the run that is a part of them. `None` for one
@@ -235,7 +233,7 @@ impl Job {
             let exists = self.owned.get(&owned.object).is_some_and(|owned| owned.fact.is_some());
             owned.when == CreatePhase::Succeeded && !exists && !is_refused
         };
-        let is_ours = self.known && !self.gone && !self.deleting && self.phase == Phase::Succeeded;
+        let is_ours = self.object.is_present() && self.phase == Phase::Succeeded;
         is_ours && self.spec().is_some_and(|spec| spec.owned.iter().any(is_missing))
     }
 

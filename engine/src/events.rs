@@ -51,10 +51,7 @@ impl State {
             return Err(ApplyError::UnknownJob { job: key.to_string(), event: event.name() });
         };
         match event {
-            JobEvent::Fenced => {
-                job.fenced_by = stamp;
-                job.status_stamp = stamp;
-            }
+            JobEvent::Fenced => job.stamps.fence(stamp),
             JobEvent::PodsPlanned { slots } => context.pods_planned(job, slots),
             JobEvent::ServicesPlanned { slots } => context.services_planned(job, slots),
             JobEvent::PodsDropped { uids } => context.pods_dropped(job, uids),
@@ -70,16 +67,16 @@ impl State {
             JobEvent::PhaseChanged { to, message } => context.phase_entered(job, *to, message.clone()),
             JobEvent::Stalled { message } => {
                 job.stalled.clone_from(message);
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             JobEvent::UsersCounted(counts) => {
                 job.users = *counts;
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             JobEvent::Autoscaled(step) => {
                 job.autoscale(step, at);
                 if let Some(scaling) = &step.scaling {
-                    job.status_stamp = stamp;
+                    job.stamps.change(stamp);
                     job.note(stamp, at, crate::autoscaler::words(scaling));
                 }
             }
@@ -88,7 +85,7 @@ impl State {
                 if let Some(last) = job.milestones.back_mut() {
                     last.message = message.clone();
                 }
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
         }
         Ok(())

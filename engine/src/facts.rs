@@ -49,7 +49,7 @@ impl State {
             JobFact::Gone => {
                 // No mirror shows its share any more. Its pods count as long as they are there.
                 job.allocation = Allocation { gated: job.allocation.gated, ..Allocation::default() };
-                job.gone = true;
+                job.object.note_gone();
                 job.orphan_since = Some(at);
             }
             JobFact::Pod(fact) => context.pod(job, fact, &mut moves),
@@ -77,11 +77,10 @@ impl State {
                 }
             }
             JobFact::Published { stamp, rv } => {
-                job.acked_stamp = job.acked_stamp.max(*stamp);
+                job.stamps.acknowledge(*stamp);
                 answers::forget(job, &ObjectRef::Status, self.stamp);
-                if *rv > job.rv {
-                    job.rv = *rv;
-                    job.mirror = *stamp;
+                if job.object.observe_version(*rv) {
+                    job.stamps.observe(*stamp);
                 }
             }
             JobFact::Due => {
@@ -99,11 +98,11 @@ impl State {
                 let model::QueueReport { speed_samples, .. } = &**report;
                 speed_samples::add_all(&mut job.speed_samples, speed_samples);
                 job.report = Some(Box::new(model::QueueReport { speed_samples: Vec::new(), ..(**report).clone() }));
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             JobFact::WaitReported(why) => {
                 job.wait_reason.clone_from(why);
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             JobFact::Measured { latency_us } => {
                 if let Some(own) = job.autoscaler.as_mut().filter(|own| own.next == ScalingStep::ReadLog) {
@@ -113,7 +112,7 @@ impl State {
             JobFact::NodeFound { node } => job.storage_found(node, stamp, at),
             JobFact::Dequeued => {
                 job.dequeued_at = Some(at);
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             JobFact::ShareChanged(change) => {
                 let loses_all = change.share.is_empty() && !job.allocation.share.is_empty();
@@ -122,7 +121,7 @@ impl State {
                 }
                 job.change_share(change, stamp, at);
                 if job.allocation.stamp == stamp {
-                    job.status_stamp = stamp;
+                    job.stamps.change(stamp);
                     slots::leave_share(job, stamp);
                     context.resize(job);
                 }

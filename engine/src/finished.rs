@@ -20,7 +20,9 @@ use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
 use crate::jobs::JobSummary;
+use crate::object_state::ObjectState;
 use crate::retry_counts::RetryCounts;
+use crate::status_stamps::StatusStamps;
 use crate::storage::JobStorage;
 
 /// A job that has ended. Its object is there, and what is left of its pods and services stays.
@@ -29,10 +31,7 @@ pub(crate) struct FinishedJob {
     course: Arc<Course>,
     rv: ResourceVersion,
     decided: Stamp,
-    status_stamp: Stamp,
-    acked_stamp: Stamp,
-    mirror: Stamp,
-    fenced_by: Stamp,
+    stamps: StatusStamps,
     adopted: Stamp,
     /// Message of the decision that the course holds.
     message: Text,
@@ -87,7 +86,7 @@ impl Job {
     /// Returns true if it has ended, its object is there, and nothing of it is planned or being deleted. Pods and services that
     /// stay are no obstacle, nor is a deadline.
     pub(crate) fn may_be_finished(&self) -> bool {
-        let has_ended = self.known && !self.gone && !self.deleting && self.phase.is_terminal();
+        let has_ended = self.object.is_present() && self.phase.is_terminal();
         has_ended
             && self.quarantine.is_none()
             && self.planned_pods.is_empty()
@@ -106,12 +105,7 @@ impl FinishedJob {
     /// Takes over a job that [may be finished](Job::may_be_finished).
     pub(crate) fn of(job: Job) -> Self {
         let Job {
-            known: _,
-            gone: _,
-            deleting: _,
-            rv,
-            end_requests,
-            end_annotated,
+            object,
             spec,
             valid,
             phase,
@@ -128,10 +122,7 @@ impl FinishedJob {
             planned_pods: _,
             planned_services: _,
             retry_at,
-            status_stamp,
-            acked_stamp,
-            mirror,
-            fenced_by,
+            stamps,
             started_at,
             running_at,
             first_running_at,
@@ -169,6 +160,7 @@ impl FinishedJob {
             key,
         } = job;
         let key = key.filter(|_| !pods.is_empty());
+        let (rv, end_requests, end_annotated) = object.into_metadata();
         let rest = Rest {
             end_requests,
             pods,
@@ -219,10 +211,7 @@ impl FinishedJob {
             course: Arc::new(course.with_shared_names()),
             rv,
             decided,
-            status_stamp,
-            acked_stamp,
-            mirror,
-            fenced_by,
+            stamps,
             adopted,
             message,
             milestones: milestones.into(),
@@ -284,12 +273,7 @@ impl FinishedJob {
             text: words.text(&self.message),
         };
         Job {
-            known: true,
-            gone: false,
-            deleting: false,
-            rv: self.rv,
-            end_requests,
-            end_annotated: *end_annotated,
+            object: ObjectState::present(self.rv, end_requests, *end_annotated),
             spec: spec.clone(),
             valid: valid.clone(),
             phase: *phase,
@@ -306,10 +290,7 @@ impl FinishedJob {
             planned_pods: BTreeSet::new(),
             planned_services: BTreeSet::new(),
             retry_at,
-            status_stamp: self.status_stamp,
-            acked_stamp: self.acked_stamp,
-            mirror: self.mirror,
-            fenced_by: self.fenced_by,
+            stamps: self.stamps,
             started_at: self.started_at,
             running_at: self.running_at,
             first_running_at: self.first_running_at,
@@ -349,7 +330,13 @@ impl FinishedJob {
     }
 
     pub(crate) fn summary(&self) -> JobSummary {
-        JobSummary { known: true, gone: false, phase: self.course.phase, rv: self.rv, acked_stamp: self.acked_stamp }
+        JobSummary {
+            known: true,
+            gone: false,
+            phase: self.course.phase,
+            rv: self.rv,
+            acked_stamp: self.stamps.acknowledged(),
+        }
     }
 
     /// The pods that stay.
@@ -408,8 +395,9 @@ mod tests {
         for state in [values::state(), values2::state(), values3::state(), values5::state(), values6::state()] {
             let full = state.job(&values::key()).unwrap().into_owned();
             // What stands in the way is done; every other member is set.
-            let mut job =
-                Job { known: true, gone: false, deleting: false, quarantine: None, phase: Phase::Failed, ..full };
+            let (rv, end_requests, end_annotated) = full.object.clone().into_metadata();
+            let object = ObjectState::present(rv, end_requests, end_annotated);
+            let mut job = Job { object, quarantine: None, phase: Phase::Failed, ..full };
             for set in [&mut job.planned_pods, &mut job.planned_services] {
                 set.clear();
             }

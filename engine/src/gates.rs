@@ -104,7 +104,7 @@ impl Job {
         let state = fact.gate.as_deref().filter(|state| !state.finished)?;
         if self.phase.is_terminal() {
             // A gate that is finished never opens again: the end is in the mirror first.
-            let is_over = !self.has_unended_pods() && self.acked_stamp >= self.decided;
+            let is_over = !self.has_unended_pods() && self.stamps.acknowledged() >= self.decided;
             let succeeded = self.phase == Phase::Succeeded;
             return is_over.then_some((fact, GateReport::Finished { succeeded }));
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use model::fact::{EndRequest, Milestone, ReportedEnd};
+use model::fact::{Milestone, ReportedEnd};
 use model::{
     Config, Decision, GroupSpec, Incarnation, JobKey, JobSpec, Missing, ObjectRef, Outcome, OwnedFact, OwnedRef, Phase,
     PodFact, PodPhase, Progress, QueueReport, ResourceVersion, SlotId, SpecFact, SpeedSample, Stamp, Text, Timestamp,
@@ -16,7 +16,9 @@ use model::{
 use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::group::{Counter, Group, Slot};
+use crate::object_state::ObjectState;
 use crate::retry_counts::RetryCounts;
+use crate::status_stamps::StatusStamps;
 use crate::storage::JobStorage;
 
 /// Milestones kept per job; older ones are dropped.
@@ -27,18 +29,8 @@ pub const MAX_TRAIL: usize = 24;
 /// One job.
 #[derive(Debug, Clone, Default)]
 pub struct Job {
-    /// Set if its object has been seen; a job known only by its pods is an orphan.
-    pub known: bool,
-    /// Set if its object is gone.
-    pub gone: bool,
-    /// Set if its object has a deletionTimestamp.
-    pub deleting: bool,
-    /// Version of its object last observed.
-    pub rv: ResourceVersion,
-    /// End requests on its object that are meant for it.
-    pub end_requests: BTreeMap<EndRequest, Text>,
-    /// Set if the end annotation stands on its object, or was written.
-    pub end_annotated: bool,
+    /// What is known of its object.
+    pub object: ObjectState,
     /// Latest spec as seen, valid or not.
     pub spec: Option<Arc<SpecFact>>,
     /// Latest valid spec.
@@ -71,14 +63,8 @@ pub struct Job {
     pub planned_services: BTreeSet<SlotId>,
     /// No pod is created before this: a back-off that is known for the whole job only, from an older build or a short mirror.
     pub retry_at: Option<Timestamp>,
-    /// Stamp that the next status write carries: the newest record that changed what the status says.
-    pub status_stamp: Stamp,
-    /// Newest stamp known to be in the object's mirror.
-    pub acked_stamp: Stamp,
-    /// Stamp of the mirror last observed on the object.
-    pub mirror: Stamp,
-    /// The fence of the present term.
-    pub fenced_by: Stamp,
+    /// What the status of its object shows, and is to show.
+    pub stamps: StatusStamps,
     /// First time it was pending.
     pub started_at: Option<Timestamp>,
     /// First time every pod ran at once.

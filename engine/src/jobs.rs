@@ -189,11 +189,11 @@ impl Entry {
     fn summary(&self) -> JobSummary {
         match self {
             Self::Live(job) => JobSummary {
-                known: job.known,
-                gone: job.gone,
+                known: job.object.is_known(),
+                gone: job.object.is_gone(),
                 phase: job.phase,
-                rv: job.rv,
-                acked_stamp: job.acked_stamp,
+                rv: job.object.rv(),
+                acked_stamp: job.stamps.acknowledged(),
             },
             Self::Finished(finished) => finished.summary(),
         }
@@ -228,6 +228,7 @@ mod tests {
     use model::SpecFact;
 
     use super::*;
+    use crate::object_state::ObjectState;
 
     fn key(name: &str) -> JobKey {
         JobKey { namespace: "ns".into(), name: name.into(), kind: "AITrainingJob".into(), uid: name.into() }
@@ -240,9 +241,8 @@ mod tests {
             let fact = SpecFact::refused(Vec::new());
             let spec = Some(Arc::new(fact));
             let new = || Job {
-                known: true,
+                object: ObjectState::present(ResourceVersion(rv), BTreeMap::new(), false),
                 phase: Phase::Succeeded,
-                rv: ResourceVersion(rv),
                 valid: spec.clone(),
                 spec,
                 ..Job::default()
@@ -265,11 +265,11 @@ mod tests {
         assert_eq!([None, Some("b"), Some("c")].map(|first| names(&jobs, first)), ["b", "b", ""]);
         assert!(jobs.live(&key("b")).is_some() && jobs.live(&key("a")).is_none() && jobs.live(&key("d")).is_none());
         assert_eq!(jobs.summaries().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(jobs.iter().map(|(_, job)| job.rv.0).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(jobs.get(&key("a")).unwrap().rv.0, 0);
+        assert_eq!(jobs.iter().map(|(_, job)| job.object.rv().0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(jobs.get(&key("a")).unwrap().object.rv().0, 0);
         assert!(jobs.is_finished(&key("a")), "to be looked at changes nothing");
-        jobs.get_mut(&key("c")).unwrap().rv.0 = 7;
-        assert_eq!((names(&jobs, None), jobs.get(&key("c")).unwrap().rv.0), ("bc".to_owned(), 7));
+        assert!(jobs.get_mut(&key("c")).unwrap().object.observe_version(ResourceVersion(7)));
+        assert_eq!((names(&jobs, None), jobs.get(&key("c")).unwrap().object.rv().0), ("bc".to_owned(), 7));
         jobs.remove(&key("b"));
         assert_eq!((jobs.len(), jobs.summary(&key("b")), jobs.keys().count()), (2, None, 2));
     }

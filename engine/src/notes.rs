@@ -120,7 +120,7 @@ impl Job {
     pub(crate) fn released<'a>(&self, pod: &'a Pod) -> Option<&'a Vec<Text>> {
         let others = pod.fact.protected.as_ref().filter(|_| pod.fact.deleting.is_some())?;
         let elastic = self.elastic().filter(|_| self.phase == Phase::Running);
-        let has_object = self.known && !self.gone && !self.deleting;
+        let has_object = self.object.is_present();
         let is_protected = pod.deletion.is_none() && has_object && self.live_pods().next().is_some();
         let is_written = |elastic: &Elastic| {
             elastic.requested.is_some_and(|asked| !asked.done && elastic.completed == Some(asked.version))

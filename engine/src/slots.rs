@@ -164,7 +164,7 @@ pub(crate) fn rebuild_slots(job: &mut Job, edited: bool, context: &RecordContext
         let lost = group.lost.len();
         group.lost.retain(|index| *index < wanted.replicas);
         if group.lost.len() < lost {
-            job.status_stamp = context.stamp;
+            job.stamps.change(context.stamp);
         }
         for index in &group.lost {
             if let Some(slot) = usize::try_from(*index).ok().and_then(|n| group.slots.get_mut(n)) {

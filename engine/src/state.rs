@@ -140,10 +140,10 @@ impl State {
         }
         let Some(job) = self.jobs.get_mut(key) else { return };
         job.let_go_of_empty();
-        job.allocation.forget_released(job.acked_stamp);
+        job.allocation.forget_released(job.stamps.acknowledged());
         job.note_whole();
         let owns = self.behaviour.collects_owned() && job.leftovers().next().is_some();
-        let forget = (job.gone || !job.known) && job.pods.is_empty() && job.services.is_empty() && !owns;
+        let forget = (!job.object.exists()) && job.pods.is_empty() && job.services.is_empty() && !owns;
         let new = if forget { None } else { crate::deadline::of(job, self.at, &node_view, &self.config) };
         let old = std::mem::replace(&mut job.deadline, new);
         if old != new {

@@ -33,7 +33,7 @@ struct User {
 
 impl User {
     fn of(job: &Job) -> Option<Self> {
-        if !job.known || job.gone {
+        if !job.object.exists() {
             return None;
         }
         let specs = [&job.spec, &job.valid].into_iter().flatten();
@@ -61,8 +61,7 @@ fn counts_of(job: &Job) -> UserCounts {
 impl Users {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
-        let shows =
-            job.is_some_and(|job| job.known && !job.gone && job.spec().is_some_and(|spec| spec.counts_referrers));
+        let shows = job.is_some_and(|job| job.object.exists() && job.spec().is_some_and(|spec| spec.counts_referrers));
         if !shows {
             self.telling.remove(key);
         } else if !self.telling.contains(key) {

@@ -54,7 +54,8 @@ impl Deletions {
     pub fn take(&mut self, before: &State, record: &Record) {
         self.settle(before);
         let Some(key) = record.job() else { return };
-        let is_going = |job: &Job| job.known && (job.gone || record.job_facts().contains(&JobFact::Gone));
+        let is_going =
+            |job: &Job| job.object.is_known() && (job.object.is_gone() || record.job_facts().contains(&JobFact::Gone));
         let job = before.job(key).filter(|job| is_going(job) && Registry::all().is_job(&key.kind));
         self.last = job.map(|job| Deleted { key: key.clone(), job: job.into_owned(), at: record.at });
     }

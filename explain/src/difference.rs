@@ -47,7 +47,7 @@ fn job_summary(job: &Job) -> Value {
         "services": job.services.values().map(|s| &*s.name).collect::<Vec<_>>(),
         "planned": job.planned_pods.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "invalid": wire::errors_value(job.invalid()),
-        "mirror": job.acked_stamp.to_string(),
+        "mirror": job.stamps.acknowledged().to_string(),
     })
 }
 

@@ -56,7 +56,7 @@ impl Row {
         nodes.dedup();
         Self {
             key: key.clone(),
-            phase: if job.gone { DELETED } else { word }.to_owned(),
+            phase: if job.object.is_gone() { DELETED } else { word }.to_owned(),
             ready: job.groups.values().map(|group| group.counters.active).sum(),
             replicas: groups().map(|group| group.replicas).fold(0, u32::saturating_add),
             restarts: retries(job),

@@ -40,7 +40,7 @@ impl Story {
         let last = job.milestones.back();
         let (since, why) = (last.map(|last| last.at), last.map(|last| last.message.to_string()).unwrap_or_default());
         let word = phase_word(&Registry::all(), &key, job.phase);
-        Some(Self { is_deleted: job.gone, word, since, why, waits: waits_for(state, &key), key, job })
+        Some(Self { is_deleted: job.object.is_gone(), word, since, why, waits: waits_for(state, &key), key, job })
     }
 
     /// Returns the story of a job that the state does not hold any more.
@@ -111,7 +111,7 @@ impl StoryReader {
             .jobs
             .iter()
             .filter(|(key, _)| of_name(key))
-            .max_by_key(|(_, job)| (job.known && !job.gone, job.rv))
+            .max_by_key(|(_, job)| (job.object.exists(), job.object.rv()))
             .map(|(key, _)| key.clone())
     }
 

@@ -69,7 +69,7 @@ pub fn stop_job(data_dir: &Path, job: &JobRef, note: &mut dyn FnMut(&str)) -> Re
         let is_live = holder(data_dir).is_some();
         let state = records::latest(&log_of(data_dir))?;
         let is_over = jobs::find(&state, Some(&format!("{}/{}/{}", job.kind, job.namespace, job.name)))
-            .map_or(true, |key| state.job(&key).is_none_or(|job| job.gone || job.phase.is_terminal()));
+            .map_or(true, |key| state.job(&key).is_none_or(|job| job.object.is_gone() || job.phase.is_terminal()));
         if is_over || !is_live {
             return Ok(format!("{name} is stopped"));
         }

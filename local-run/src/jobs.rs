@@ -28,9 +28,12 @@ pub fn written(key: &JobKey) -> String {
 pub fn all(state: &State, gone: bool) -> Vec<JobKey> {
     let mut found: Vec<(JobKey, (bool, model::ResourceVersion))> = Vec::new();
     let registry = Registry::all();
-    let jobs = state.jobs.iter().filter(|(key, job)| job.known && registry.is_job(&key.kind) && (gone || !job.gone));
+    let jobs = state
+        .jobs
+        .iter()
+        .filter(|(key, job)| job.object.is_known() && registry.is_job(&key.kind) && (gone || !job.object.is_gone()));
     for (key, job) in jobs {
-        let age = (!job.gone, job.rv);
+        let age = (!job.object.is_gone(), job.object.rv());
         match found.iter_mut().find(|(known, _)| known.kind == key.kind && same_name(known, key)) {
             Some(known) if known.1 < age => *known = (key.clone(), age),
             Some(_) => {}

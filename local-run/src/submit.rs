@@ -196,7 +196,7 @@ impl Follower<'_> {
     fn closing(&self, state: &State, source: &LogSource) -> Result<ExitCode, Failure> {
         let place = DirOption { data_dir: &self.args.data_dir };
         let is_deleted = |submitted: &&Submitted| {
-            found(state, submitted).is_none_or(|(_, job)| job.gone && !job.phase.is_terminal())
+            found(state, submitted).is_none_or(|(_, job)| job.object.is_gone() && !job.phase.is_terminal())
         };
         let deleted: Vec<String> = self
             .jobs
@@ -234,6 +234,6 @@ fn found(state: &State, submitted: &Submitted) -> Option<(JobKey, Job)> {
 fn is_over(state: &State, submitted: &Submitted) -> bool {
     found(state, submitted).is_some_and(|(_, job)| {
         let cannot_begin = job.phase == Phase::New && job.invalid().is_some();
-        job.gone || (job.phase.is_terminal() || cannot_begin) && job.deleting_pods.is_empty()
+        job.object.is_gone() || (job.phase.is_terminal() || cannot_begin) && job.deleting_pods.is_empty()
     })
 }

@@ -346,7 +346,7 @@ impl Progress {
 
     /// Returns the jobs that ended and were deleted since, with the phases that they ended in.
     pub(crate) fn deleted<'a>(&'a self, state: &'a State) -> impl Iterator<Item = (&'a JobKey, Phase)> {
-        let is_known = |key: &JobKey| state.job(key).is_some_and(|job| job.known);
+        let is_known = |key: &JobKey| state.job(key).is_some_and(|job| job.object.is_known());
         let ended = self.phases.iter().filter(move |(key, (phase, _))| phase.is_terminal() && !is_known(key));
         ended.map(|(key, (phase, _))| (key, *phase))
     }

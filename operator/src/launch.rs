@@ -32,7 +32,7 @@ impl Launches {
         if first.is_some() {
             self.0.insert(key.clone());
         }
-        if job.phase == Phase::Restarting || job.phase.is_terminal() || job.gone {
+        if job.phase == Phase::Restarting || job.phase.is_terminal() || job.object.is_gone() {
             self.0.remove(key);
         }
         let runs = self.0.contains(key) && all_run(job);

@@ -33,7 +33,7 @@ impl Standing {
 
 /// Returns true if places were decided for a job whose object was not written yet: they are granted with the answer, if they are free.
 fn is_at_hand(job: &Job) -> bool {
-    job.allocation.has_target && job.acked_stamp == Stamp::default()
+    job.allocation.has_target && job.stamps.acknowledged() == Stamp::default()
 }
 
 /// Returns the hold of a job that waits for places.

@@ -123,7 +123,12 @@ mod tests {
         let key = JobKey { namespace: "ns".into(), name: "a".into(), kind: "AITrainingJob".into(), uid: "u".into() };
         let (term, at) = (Term(3), |ms: u64| Timestamp(1_000_000 + ms));
         let stamp = |position: u64| Stamp { term, position: model::Position(position) };
-        let mut job = Job { acked_stamp: stamp(5), decided: stamp(5), phase: Phase::Pending, ..Job::default() };
+        let mut job = Job {
+            stamps: engine::StatusStamps::of_mirror(stamp(5)),
+            decided: stamp(5),
+            phase: Phase::Pending,
+            ..Job::default()
+        };
         let mut throttle = StatusThrottle::new(1000);
         assert!(throttle.admits(&key, &job, term, at(0)), "the first");
         assert!(!throttle.admits(&key, &job, term, at(999)));
@@ -159,7 +164,7 @@ mod tests {
         assert!(!throttle.admits(&key, &job, term, at(1003)));
         job.decided = stamp(6);
         assert!(throttle.admits(&key, &job, term, at(1003)), "the evidence of a decision");
-        job.acked_stamp = stamp(6);
+        job.stamps.acknowledge(stamp(6));
         assert!(!throttle.admits(&key, &job, term, at(1003)));
         assert!(throttle.admits(&key, &job, Term(4), at(1003)), "the fence of a later term");
         throttle.forget(&key);

@@ -97,7 +97,7 @@ fn a_list_says_nothing_about_what_another_source_shows() {
         operator.handle_event(listed(&sources(kind)[1], 90, items));
     }
     operator.turn(NOW).unwrap();
-    assert!(operator.state().job(&key(FIRST)).is_some_and(|job| !job.gone));
+    assert!(operator.state().job(&key(FIRST)).is_some_and(|job| !job.object.is_gone()));
     assert_eq!(known(&operator, FIRST), ["p0", "s0"]);
     // What the first one's watches report next is older than those lists, and not stale.
     operator.handle_event(Observation::Applied(owned("Pod", FIRST, "p1", 40)));
@@ -116,8 +116,8 @@ fn a_list_says_nothing_about_what_another_source_shows() {
     assert_eq!(known(&operator, FIRST), ["p1", "s1"]);
     operator.handle_event(listed(&sources(Kind::Job)[0], 60, Vec::new()));
     operator.turn(NOW).unwrap();
-    assert!(operator.state().job(&key(FIRST)).is_some_and(|job| job.gone));
-    assert!(operator.state().job(&key(SECOND)).is_some_and(|job| !job.gone));
+    assert!(operator.state().job(&key(FIRST)).is_some_and(|job| job.object.is_gone()));
+    assert!(operator.state().job(&key(SECOND)).is_some_and(|job| !job.object.is_gone()));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn an_api_that_is_left_out_waits_and_the_others_go_on() {
     assert!(operator.turn(late).unwrap().iter().all(|call| call.job == key(FIRST)));
     assert_eq!(operator.next_wake().filter(|at| *at <= late), None);
     assert_eq!(state(&operator), before);
-    assert!(operator.state().job(&key(SECOND)).is_some_and(|job| job.known && !job.gone));
+    assert!(operator.state().job(&key(SECOND)).is_some_and(|job| job.object.exists()));
 
     // It is served again: its lists say what became of it.
     let mut operator = open(operator.into_log());

@@ -58,7 +58,7 @@ pub(super) fn status(key: &JobKey, job: &Job) -> Value {
 
 /// Returns the phase in this API's words.
 fn word(job: &Job) -> &'static str {
-    let is_deleted = job.deleting && !job.phase.is_terminal();
+    let is_deleted = job.object.is_deleting() && !job.phase.is_terminal();
     if is_deleted { "Deleted" } else { phase_word(job.phase) }
 }
 

@@ -141,7 +141,7 @@ fn ls(source: &LogSource) -> Result<ExitCode, Failure> {
         Ok(Flow::Go)
     })?;
     // Jobs whose records are compacted away are still known.
-    for (key, job) in state.jobs.iter().filter(|(_, job)| job.known) {
+    for (key, job) in state.jobs.iter().filter(|(_, job)| job.object.is_known()) {
         let last = job.milestones.back().map_or(state.at, |m| m.at);
         counts.entry(format!("{key} {}", key.uid)).or_insert((0, last));
     }

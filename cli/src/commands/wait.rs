@@ -103,11 +103,11 @@ pub(crate) fn run(args: &WaitArgs) -> Result<ExitCode, Failure> {
                 let (name, job) = (jobs::written(&key), state.job(&key));
                 let Some(job) = job else { return Ok(ExitCode::from(out::FOUND)) };
                 let word = explain::phase_word(&Registry::all(), &key, job.phase);
-                if reached(&args.goal, job.phase, word, job.gone) {
-                    out::line(&format!("{name} {}", if job.gone { "deleted" } else { word }));
+                if reached(&args.goal, job.phase, word, job.object.is_gone()) {
+                    out::line(&format!("{name} {}", if job.object.is_gone() { "deleted" } else { word }));
                     return Ok(ExitCode::SUCCESS);
                 }
-                let why = if job.gone {
+                let why = if job.object.is_gone() {
                     Some("was deleted".to_owned())
                 } else if job.phase.is_terminal() && args.goal != Goal::Deleted {
                     Some(format!("has ended: {word}"))

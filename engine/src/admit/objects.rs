@@ -91,8 +91,8 @@ impl State {
     /// Returns true if a share was decided in an earlier term and never acknowledged: whether its write still comes is not known.
     fn has_void_share(&self, key: &JobKey, fact: &ObjectFact) -> bool {
         self.jobs.live(key).is_some_and(|job| {
-            let is_shown = fact.mirror >= job.allocation.stamp || job.acked_stamp >= job.allocation.stamp;
-            job.known && !is_shown && !job.allocation.share.is_empty()
+            let is_shown = fact.mirror >= job.allocation.stamp || job.stamps.acknowledged() >= job.allocation.stamp;
+            job.object.is_known() && !is_shown && !job.allocation.share.is_empty()
         })
     }
 

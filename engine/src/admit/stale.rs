@@ -23,7 +23,7 @@ impl Job {
     }
 
     pub(super) fn is_stale_object(&self, fact: &ObjectFact) -> bool {
-        self.known && fact.rv < self.rv
+        self.object.is_known() && fact.rv < self.object.rv()
     }
 
     pub(super) fn is_stale_service(&self, fact: &ServiceFact) -> bool {
@@ -64,6 +64,6 @@ impl Job {
     /// Returns true if an acknowledged status write changes anything. What a watch has shown already still ends the attempts
     /// to write it.
     pub(super) fn is_changed_by_write(&self, stamp: Stamp, rv: ResourceVersion) -> bool {
-        stamp > self.acked_stamp || rv > self.rv || self.attempts.contains_key(&ObjectRef::Status)
+        stamp > self.stamps.acknowledged() || rv > self.object.rv() || self.attempts.contains_key(&ObjectRef::Status)
     }
 }

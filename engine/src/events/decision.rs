@@ -23,7 +23,7 @@ impl RecordContext<'_> {
         let (at, stamp) = (self.at, self.stamp);
         job.decision = Some(decision.clone());
         job.decided = stamp;
-        job.status_stamp = stamp;
+        job.stamps.change(stamp);
         job.creating_at = None;
         // Something follows from its pods after all.
         job.stalled = None;
@@ -80,7 +80,7 @@ impl RecordContext<'_> {
         }
         job.decision = None;
         job.waits_below.clear();
-        job.status_stamp = self.stamp;
+        job.stamps.change(self.stamp);
     }
 }
 

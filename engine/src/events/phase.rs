@@ -34,7 +34,7 @@ impl RecordContext<'_> {
         let words = if message.is_empty() || reported { String::new() } else { format!(": {message}") };
         job.note(stamp, at, format!("{:?} -> {phase:?}{words}", job.phase));
         job.phase = phase;
-        job.status_stamp = stamp;
+        job.stamps.change(stamp);
         match phase {
             Phase::Pending | Phase::Preparing => {
                 job.started_at = job.started_at.or(Some(at));

@@ -41,7 +41,7 @@ impl RecordContext<'_> {
         if is_elastic && job.ending().is_none() {
             // Without it, a pod that is being deleted waits for a checkpoint.
             job.decided = self.stamp;
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
         let requires = if needs_mirror { job.decided } else { Stamp::default() };
         for uid in uids {
@@ -55,7 +55,7 @@ impl RecordContext<'_> {
         }
         // The pods that show it are deleted once the mirror does.
         job.decided = self.stamp;
-        job.status_stamp = self.stamp;
+        job.stamps.change(self.stamp);
         slots::refresh_group(job, group, &self.node_view);
         job.note(self.stamp, self.at, format!("{group} completed run {run}"));
     }
@@ -72,7 +72,7 @@ impl RecordContext<'_> {
             job.retry_counts.note_round(self.at);
         }
         job.decided = self.stamp;
-        job.status_stamp = self.stamp;
+        job.stamps.change(self.stamp);
         replace(job, group, slots, self.stamp, &self.node_view);
         let names: Vec<String> = slots.iter().take(MAX_NAMED).map(|each| format!("{group}-{}", each.index)).collect();
         let more = if slots.len() > MAX_NAMED { ", ..." } else { "" };
@@ -80,7 +80,7 @@ impl RecordContext<'_> {
     }
 
     pub(super) fn slots_lost(&self, job: &mut Job, slots: &[(SlotId, CauseKind)]) {
-        job.status_stamp = self.stamp;
+        job.stamps.change(self.stamp);
         for (id, kind) in slots {
             if let Some(slot) = job.slot_mut(id) {
                 slot.lost = true;

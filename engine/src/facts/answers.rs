@@ -13,7 +13,7 @@ const fn shows(outcome: &Outcome) -> bool {
 /// Forgets the calls about an object that did not succeed. What the status says of them goes with the next write.
 pub(crate) fn forget(job: &mut Job, object: &ObjectRef, stamp: Stamp) {
     if job.attempts.remove(object).is_some_and(|attempt| shows(&attempt.last)) {
-        job.status_stamp = stamp;
+        job.stamps.change(stamp);
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) fn answered(
             // The cluster does not serve the type: the object is given up until the spec changes, without a remark.
             if job.is_gate(name) && job.ended_at.is_none() {
                 // What the job waits for is another thing now.
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             job.attempts.insert(object.clone(), Attempt { failures: 1, retry_at: None, last: outcome.clone() });
             if job.owned.get(name).is_some_and(|owned| owned.fact.is_none()) {
@@ -107,12 +107,12 @@ pub(super) fn answered(
         }
         (ObjectRef::EndAnnotation, Outcome::Done | Outcome::Gone) => {
             forget(job, object, stamp);
-            job.end_annotated = true;
+            job.object.note_end_annotation();
         }
         (ObjectRef::Job, Outcome::Done | Outcome::Gone) => {
             // Its watch shows the rest.
             forget(job, object, stamp);
-            job.deleting = true;
+            job.object.note_deletion();
         }
         (ObjectRef::Pod(id), Outcome::Gone) => {
             // A creation that was given up did not happen; or a name that was taken is free.
@@ -134,7 +134,7 @@ pub(super) fn answered(
             let before = job.attempts.insert(object.clone(), Attempt { failures, retry_at, last: outcome.clone() });
             let said = before.map(|attempt| attempt.last).filter(shows);
             if said.as_ref() != Some(outcome).filter(|outcome| shows(outcome)) {
-                job.status_stamp = stamp;
+                job.stamps.change(stamp);
             }
             // A creation that was given up and refused did not happen.
             if let (ObjectRef::Pod(id), Outcome::Refused { .. }) = (object, outcome)

@@ -46,7 +46,7 @@ impl RecordContext<'_> {
     /// Shows a change in the status of a job that continues. What an ended job shows is final.
     const fn owned_changed(&self, job: &mut Job, changed: bool) {
         if changed && job.ended_at.is_none() && !matches!(job.phase, model::Phase::New) {
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
     }
 }

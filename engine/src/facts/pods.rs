@@ -65,7 +65,7 @@ impl RecordContext<'_> {
         let kept = !late && job.ending().is_some() && !job.end_deletes(&pod);
         job.pods.insert(uid.clone(), Box::new(pod));
         if restarted && job.ended_at.is_none() {
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
         if !self.behaviour.times_by_slots() {
             self.first_run(job, running);
@@ -108,7 +108,7 @@ impl RecordContext<'_> {
     fn first_run(&self, job: &mut Job, running: Option<Timestamp>) {
         if running.is_some() && job.first_running_at.is_none() && !job.phase.is_terminal() {
             job.first_running_at = running;
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
     }
 
@@ -169,7 +169,7 @@ impl RecordContext<'_> {
         let runs_once = pod.fact.slot.as_ref().is_some_and(|id| job.runs_once(&id.group));
         if pod.fact.restarts > 0 && !runs_once {
             job.retry_counts.count_pod_gone(pod.fact.restarts);
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
         let Some(id) = pod.fact.slot else { return };
         let mut promoted = None;
@@ -204,7 +204,7 @@ impl RecordContext<'_> {
         let is_shown = job.ended_at.is_none() && job.phase != Phase::New;
         let is_own = job.spec().is_none_or(|spec| !spec.externally_managed);
         if before != job.groups.get(&id.group).map(|g| g.counters) && is_shown && is_own {
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
     }
 }

@@ -8,13 +8,8 @@ use crate::slots;
 
 /// Takes the metadata of the job's object in.
 pub(super) fn object(job: &mut Job, fact: &ObjectFact) {
-    job.known = true;
+    job.object.observe(fact);
     job.orphan_since = None;
-    job.rv = fact.rv;
-    job.deleting = fact.deleting;
-    job.end_requests.clone_from(&fact.end_requests);
-    // Once written it is not written again: taking it away is the user's business.
-    job.end_annotated |= fact.end_annotated;
     job.finalizers.clone_from(&fact.finalizers);
     job.finalized = fact.finalized;
     job.reported_end.clone_from(&fact.reported_end);
@@ -22,8 +17,7 @@ pub(super) fn object(job: &mut Job, fact: &ObjectFact) {
     if fact.progress.is_some() {
         job.progress.clone_from(&fact.progress);
     }
-    job.mirror = fact.mirror;
-    job.acked_stamp = job.acked_stamp.max(fact.mirror);
+    job.stamps.observe(fact.mirror);
 }
 
 impl RecordContext<'_> {
@@ -43,14 +37,14 @@ impl RecordContext<'_> {
                 || job.phase.is_terminal()
                 || (matches!(job.phase, Phase::Pending | Phase::Preparing)
                     && (job.spec().is_some_and(|spec| spec.phase_rules.queued)
-                        || self.behaviour.pauses_limits() && job.mirror != Stamp::default()));
+                        || self.behaviour.pauses_limits() && job.stamps.observed() != Stamp::default()));
             if !waits {
                 // The object of another operator, or one whose clock counted from elsewhere before.
                 job.admit(job.started_at.unwrap_or(self.at));
             }
         }
         if job.spec.is_some() || fact.spec.is_err() || !fact.warnings.is_empty() {
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
         job.spec = Some(fact);
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use model::{CreatePhase, JobSpec, ResourceVersion, Retain, Text};
 
 use super::*;
+use crate::ObjectState;
 use crate::group::Group;
 use crate::job::{Attempt, Owned, PendingDeletion};
 use model::{GroupSpec, Outcome};
@@ -45,7 +46,7 @@ fn job(running: u32, observed: Option<OwnedFact>) -> Job {
     workers.counters.active = running;
     let owned = observed.map(|fact| (gate().object, Box::new(Owned { fact: Some(fact), ..Owned::default() })));
     Job {
-        known: true,
+        object: ObjectState::present(ResourceVersion(0), BTreeMap::new(), false),
         phase: Phase::Pending,
         spec: Some(Arc::clone(&spec)),
         valid: Some(spec),

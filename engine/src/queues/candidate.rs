@@ -80,12 +80,8 @@ impl Candidate {
         let (resource, charge) = (requested.resource.clone(), kept.cloned().unwrap_or(requested));
         let slots: Vec<(SlotId, u32)> = job.gpu_slots(spec).collect();
         let width = spec.gpu_groups().map(|(_, request)| request.count).fold(1, u32::max);
-        let is_active = job.known
-            && !job.gone
-            && !job.deleting
-            && job.quarantine.is_none()
-            && !job.phase.is_terminal()
-            && job.ending().is_none();
+        let is_active =
+            job.object.is_present() && job.quarantine.is_none() && !job.phase.is_terminal() && job.ending().is_none();
         // A pod without a slot has no place.
         let live = || job.live_pods().filter(|pod| pod.fact.slot.is_some());
         let needs = |slot: &SlotId| slots.iter().any(|(needed, _)| needed == slot);
@@ -133,7 +129,7 @@ impl Candidate {
             changed: job.allocation.at,
             places,
             found,
-            term: job.acked_stamp.term,
+            term: job.stamps.acknowledged().term,
         };
         let holds = !candidate.places.is_empty() || !candidate.share.is_empty();
         (candidate.wants || holds).then_some(candidate)
@@ -154,7 +150,7 @@ impl Candidate {
             places,
             kept: kept_pods(job),
             leaving: is_leaving(job),
-            term: job.acked_stamp.term,
+            term: job.stamps.acknowledged().term,
             ..Self::default()
         })
     }
@@ -247,7 +243,7 @@ fn requirements(spec: &JobSpec) -> Requirements {
 fn kept_pods(job: &Job) -> BTreeMap<SlotId, Text> {
     // What another controller created goes when that controller decides so.
     let is_external = job.spec().is_some_and(|spec| spec.externally_managed);
-    if job.deleting || job.gone || !job.known || is_external {
+    if job.object.is_deleting() || !job.object.exists() || is_external {
         return BTreeMap::new();
     }
     let stays = |pod: &&crate::job::Pod| !pod.is_leaving() && !job.is_halting();

@@ -67,8 +67,7 @@ impl Job {
 impl Coordinator {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(super) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
-        let is_active =
-            |job: &&Job| job.known && !job.gone && !job.deleting && job.quarantine.is_none() && job.ending().is_none();
+        let is_active = |job: &&Job| job.object.is_present() && job.quarantine.is_none() && job.ending().is_none();
         let job = job.filter(is_active);
         let enqueued = job.and_then(Job::enqueued);
         if self.enqueued.get(key) != enqueued {

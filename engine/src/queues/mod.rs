@@ -147,7 +147,7 @@ impl Queues {
 
     /// Notes an object that is a queue. One that cannot be accepted, or is being deleted, admits nothing.
     fn note_object(&mut self, key: &JobKey, job: Option<&Job>) {
-        let is_there = |job: &&Job| job.known && !job.gone && !job.deleting && job.quarantine.is_none();
+        let is_there = |job: &&Job| job.object.is_present() && job.quarantine.is_none();
         let spec = job.filter(is_there).and_then(|job| job.spec()?.queue.clone());
         let known = self.objects.get(&key.name).filter(|(known, _)| known == key);
         match (known, spec) {
@@ -353,7 +353,7 @@ impl State {
     pub(crate) fn show_classes(&mut self, key: &JobKey) -> bool {
         let changed = self.refresh_classes(key);
         if let Some(job) = self.jobs.get_mut(key).filter(|_| changed) {
-            job.status_stamp = self.stamp;
+            job.stamps.change(self.stamp);
         }
         changed
     }

@@ -94,7 +94,7 @@ fn without_time(name: &str) -> &str {
 impl Learning {
     /// Notes what a record changed of a job; `None` when it is forgotten. `is_queue`: whether a queue of that name has an object.
     pub(super) fn note(&mut self, key: &JobKey, job: Option<&Job>, is_queue: impl Fn(&str) -> bool) -> News {
-        let has_ended = job.is_none_or(|job| job.gone || job.phase.is_terminal());
+        let has_ended = job.is_none_or(|job| job.object.is_gone() || job.phase.is_terminal());
         let new = job.and_then(|job| Reported::of(key, job));
         if has_ended {
             let last = self.reports.remove(key).map(|before| new.unwrap_or(before));

@@ -52,7 +52,7 @@ pub(crate) fn blocks(
     let (registry, form) = (Registry::all(), progress.form());
     let mut all_well = true;
     let mut known = None;
-    for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && wanted(key)) {
+    for (key, job) in state.jobs.iter().filter(|(key, job)| job.object.is_known() && wanted(key)) {
         let succeeded = job.phase == Phase::Succeeded;
         all_well &= succeeded;
         let word = explain::end_word(&registry, key, job.phase);

@@ -18,7 +18,8 @@ pub fn outcomes(session: &Session, progress: &Progress) -> Result<bool, Failure>
     let mut all_well = true;
     let mut failures = None;
     let registry = Registry::all();
-    let jobs = session.operator.state().jobs.iter().filter(|(key, job)| job.known && registry.is_job(&key.kind));
+    let jobs =
+        session.operator.state().jobs.iter().filter(|(key, job)| job.object.is_known() && registry.is_job(&key.kind));
     for (key, job) in jobs {
         out::line(&format!("\n{} {key}", key.kind));
         for entry in &job.trail {

@@ -33,7 +33,8 @@ impl Recording {
         let job = state.job(&self.key);
         let job = job.as_deref();
         // What the job owns goes with its object.
-        let going = job.is_some_and(|job| job.deleting || job.gone || is_expired(job, record.at))
+        let going = job
+            .is_some_and(|job| job.object.is_deleting() || job.object.is_gone() || is_expired(job, record.at))
             || record.job_facts().iter().any(|fact| match fact {
                 JobFact::Gone => true,
                 JobFact::Object(fact) => fact.deleting,
@@ -123,7 +124,7 @@ impl Recording {
 
     fn marked(&self, job: Option<&Job>, fact: &ObjectFact, actions: &mut Vec<Value>, remarks: &mut Vec<String>) {
         let name = self.key.written();
-        let had = job.map(|job| job.end_requests.clone()).unwrap_or_default();
+        let had = job.map(|job| job.object.end_requests().clone()).unwrap_or_default();
         for (request, message) in fact.end_requests.iter().filter(|(request, text)| had.get(*request) != Some(*text)) {
             match self.manifests.end_annotation(*request) {
                 Some(annotation) => {
@@ -148,7 +149,7 @@ impl Recording {
         if fact.reported_end.as_deref() != job.and_then(|job| job.reported_end.as_deref()) {
             remarks.push("the controller of its pods reported the end of the job".to_owned());
         }
-        if fact.deleting && !job.is_some_and(|job| job.deleting) {
+        if fact.deleting && !job.is_some_and(|job| job.object.is_deleting()) {
             actions.push(self.deletion());
         }
     }
@@ -160,7 +161,7 @@ impl Recording {
     /// The job's object is gone: its user deleted it, unless that is known already or its time to live has passed.
     fn gone(&self, job: Option<&Job>, at: Timestamp) -> Option<Value> {
         let job = job?;
-        (!job.deleting && !job.gone && !is_expired(job, at)).then(|| self.deletion())
+        (!job.object.is_deleting() && !job.object.is_gone() && !is_expired(job, at)).then(|| self.deletion())
     }
 
     fn pod(

@@ -105,7 +105,7 @@ impl Recording {
     pub fn finish(mut self, state: &State) -> Option<RecordedScenario> {
         let first = self.first.take()?;
         let job = state.job(&self.key);
-        let shown = job.filter(|job| !job.gone).map(|job| {
+        let shown = job.filter(|job| !job.object.is_gone()).map(|job| {
             let status = json!({"status": self.api.status(&self.key, &job)});
             crate::state::word(&status).to_owned()
         });

@@ -39,7 +39,7 @@ fn sample(api: &Api, kind: &str, state: &State, key: &JobKey) -> Option<JobFact>
             deleting: false,
             end_requests: [(EndRequest::Failed, "asked so".into())].into(),
             end_annotated: false,
-            mirror: job.mirror,
+            mirror: job.stamps.observed(),
             finalizers: Vec::new(),
             finalized: false,
             reported_end: None,

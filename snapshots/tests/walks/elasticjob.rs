@@ -209,7 +209,7 @@ fn may_go(job: &Job, slot: &SlotId, pod: &Value) -> Result<(), String> {
     let shape = pod["metadata"]["annotations"]["trainyard.dev/shape"].as_str();
     let other_shape = group.and_then(|group| group.shape.as_deref()).is_some_and(|wanted| Some(wanted) != shape);
     let ending = job.ending().is_some() || job.phase.is_terminal() || is_halted(job);
-    if ending || slot.index >= replicas || other_shape || job.deleting {
+    if ending || slot.index >= replicas || other_shape || job.object.is_deleting() {
         return Ok(());
     }
     Err(format!("{:?}, {replicas} replicas", job.phase))

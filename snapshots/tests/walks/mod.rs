@@ -196,7 +196,7 @@ impl Walk {
         let calls = self.simulation.take_trace().done;
         let state = self.simulation.operator().map(operator::Operator::state);
         let kind = self.api.resource().kind;
-        let is_job = |key: &model::JobKey, job: &Job| key.kind == kind && job.known && !job.gone;
+        let is_job = |key: &model::JobKey, job: &Job| key.kind == kind && job.object.exists();
         let job = state.and_then(|state| state.jobs.iter().find(|(key, job)| is_job(key, job)));
         let checked = self.api.check_calls(&before, job.as_ref().map(|(_, job)| &**job), &calls);
         if let Err(problem) = checked.and_then(|()| self.ended_stays_ended(&before)) {

@@ -49,7 +49,7 @@ impl Walk {
         let operator = self.simulation.operator().ok_or("no operator")?;
         let state = operator.state();
         let kind = self.api.resource().kind;
-        let Some((key, job)) = state.jobs.iter().find(|(key, j)| key.kind == kind && j.known && !j.gone) else {
+        let Some((key, job)) = state.jobs.iter().find(|(key, j)| key.kind == kind && j.object.exists()) else {
             let gone = self.api.may_be_gone(&self.manifest) && self.pods().is_empty();
             return if gone { Ok(()) } else { Err("the job is lost".into()) };
         };

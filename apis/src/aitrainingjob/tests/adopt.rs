@@ -55,7 +55,7 @@ fn what_was_written_is_read_back() {
             remarks: false,
         }
     );
-    assert_eq!(AiTrainingJob.object_fact(&object).mirror, job.status_stamp);
+    assert_eq!(AiTrainingJob.object_fact(&object).mirror, job.stamps.wanted());
 
     job.phase = Phase::Failed;
     job.decision = Some(Decision::End {

@@ -58,7 +58,7 @@ fn what_was_written_is_read_back_and_makes_the_same_status_again() {
         let object = written(&key, &job);
         let adopted = ElasticJob.adopt(&object);
         assert_eq!(adopted.mirror, job.mirror(), "{walk:?}");
-        assert_eq!(ElasticJob.object_fact(&object).mirror, job.status_stamp);
+        assert_eq!(ElasticJob.object_fact(&object).mirror, job.stamps.wanted());
         assert_eq!(written(&key, &engine_job(&adopted, &job)), object, "{walk:?}");
     }
 }

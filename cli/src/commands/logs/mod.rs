@@ -241,7 +241,7 @@ fn follow(
         if looked.is_none_or(|at| at.elapsed() >= JOB_POLL_INTERVAL) {
             let is_alone = args.location.is_over();
             let state = records::latest(&args.location.source())?;
-            let has_ended = state.job(key).is_none_or(|job| job.gone || job.phase.is_terminal());
+            let has_ended = state.job(key).is_none_or(|job| job.object.is_gone() || job.phase.is_terminal());
             (is_over, is_left) = (is_alone || has_ended, !has_ended);
             looked = Some(Instant::now());
         }

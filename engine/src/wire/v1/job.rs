@@ -38,15 +38,8 @@ forms! {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "job::Job", default = "Default::default")]
 pub(crate) struct Job {
-    known: bool,
-    gone: bool,
-    deleting: bool,
-    rv: ResourceVersion,
-    #[serde_as(as = "BTreeMap<EndRequest, _>")]
-    #[serde(rename = "marks")]
-    end_requests: BTreeMap<model::fact::EndRequest, Text>,
-    #[serde(rename = "marker")]
-    end_annotated: bool,
+    #[serde(flatten, with = "ObjectState")]
+    object: crate::ObjectState,
     #[serde_as(as = "Option<Arc<SpecFact>>")]
     spec: Option<Arc<model::SpecFact>>,
     #[serde_as(as = "Option<Arc<SpecFact>>")]
@@ -75,13 +68,8 @@ pub(crate) struct Job {
     planned_pods: BTreeSet<SlotId>,
     planned_services: BTreeSet<SlotId>,
     retry_at: Option<Timestamp>,
-    #[serde(rename = "shown")]
-    status_stamp: Stamp,
-    #[serde(rename = "acked")]
-    acked_stamp: Stamp,
-    mirror: Stamp,
-    #[serde(rename = "fenced")]
-    fenced_by: Stamp,
+    #[serde(flatten, with = "StatusStamps")]
+    stamps: crate::StatusStamps,
     started_at: Option<Timestamp>,
     running_at: Option<Timestamp>,
     first_running_at: Option<Timestamp>,
@@ -149,6 +137,54 @@ pub(crate) struct Job {
     /// Derived: not written.
     #[serde(skip)]
     key: Option<Arc<model::JobKey>>,
+}
+
+/// Members of a job that the state of its object holds.
+#[serde_as]
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::ObjectState")]
+struct ObjectState {
+    #[serde(default, getter = "crate::ObjectState::is_known")]
+    known: bool,
+    #[serde(default, getter = "crate::ObjectState::is_gone")]
+    gone: bool,
+    #[serde(default, getter = "crate::ObjectState::is_deleting")]
+    deleting: bool,
+    #[serde(default, getter = "crate::ObjectState::rv")]
+    rv: ResourceVersion,
+    #[serde_as(as = "BTreeMap<EndRequest, _>")]
+    #[serde(default, rename = "marks", getter = "crate::ObjectState::end_requests")]
+    end_requests: BTreeMap<model::fact::EndRequest, Text>,
+    #[serde(default, rename = "marker", getter = "crate::ObjectState::end_annotated")]
+    end_annotated: bool,
+}
+
+impl From<ObjectState> for crate::ObjectState {
+    fn from(form: ObjectState) -> Self {
+        let ObjectState { known, gone, deleting, rv, end_requests, end_annotated } = form;
+        Self::present(rv, end_requests, end_annotated).stored(known, gone, deleting)
+    }
+}
+
+/// Members of a job that the stamps of its status hold.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "crate::StatusStamps")]
+struct StatusStamps {
+    #[serde(default, rename = "shown", getter = "crate::StatusStamps::wanted")]
+    wanted: Stamp,
+    #[serde(default, rename = "acked", getter = "crate::StatusStamps::acknowledged")]
+    acknowledged: Stamp,
+    #[serde(default, rename = "mirror", getter = "crate::StatusStamps::observed")]
+    observed: Stamp,
+    #[serde(default, rename = "fenced", getter = "crate::StatusStamps::fenced_by")]
+    fenced_by: Stamp,
+}
+
+impl From<StatusStamps> for crate::StatusStamps {
+    fn from(form: StatusStamps) -> Self {
+        let StatusStamps { wanted, acknowledged, observed, fenced_by } = form;
+        Self::new(wanted, acknowledged, observed, fenced_by)
+    }
 }
 
 /// Members of a job that its counts of retries hold.

@@ -21,15 +21,14 @@ impl Walk {
         }
         // Workers that an ended MPIJob is to leave are pods that run.
         let mut active = self.mpi.as_ref().map_or(0, |_| mpi::left(&self.simulation));
-        for (key, job) in state.jobs.iter().filter(|(key, job)| job.known && !job.gone && &*key.kind != "TrainingQueue")
-        {
+        for (key, job) in state.jobs.iter().filter(|(key, job)| job.object.exists() && &*key.kind != "TrainingQueue") {
             if let Some(why) = &job.quarantine {
                 return Err(format!("{}: quarantined: {why}", key.name));
             }
             if !job.planned_pods.is_empty() || !job.deleting_pods.is_empty() {
                 return Err(format!("{} is not at rest: {:?} {:?}", key.name, job.planned_pods, job.deleting_pods));
             }
-            if !job.phase.is_terminal() && !job.deleting {
+            if !job.phase.is_terminal() && !job.object.is_deleting() {
                 active += usize::from(self.whole_or_nothing(key, &job)?);
             }
         }
@@ -58,7 +57,13 @@ impl Walk {
                 .collect();
             format!(
                 "{} {:?} gated {} reported {} holds {} (stamp {}, acked {}), held {earlier:?}, target {target:?}, pods {pods:?}",
-                key.name, job.phase, holding.gated, holding.has_target, holding.share, holding.stamp, job.acked_stamp
+                key.name,
+                job.phase,
+                holding.gated,
+                holding.has_target,
+                holding.share,
+                holding.stamp,
+                job.stamps.acknowledged()
             )
         };
         self.story.push(format!("{}: {:?}", state.stamp, state.queues_wake()));

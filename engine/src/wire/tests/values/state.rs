@@ -5,6 +5,7 @@ use crate::group::{Counter, Counters, Group, Slot};
 use crate::job::{Attempt, Job, PendingDeletion, Pod, Service, Trail};
 use crate::nodes::Node;
 use crate::state::State;
+use crate::{ObjectState, StatusStamps};
 
 pub(in crate::wire::tests) fn group() -> Group {
     let counters = Counters { pending: 1, scheduled: 2, active: 3, succeeded: 4, failed: 5 };
@@ -58,12 +59,7 @@ fn job() -> Job {
     let service = |slot, deletion| Service { name: "s".into(), slot, rv: ResourceVersion(4), deleting: true, deletion };
     let [fact, _] = job_facts();
     Job {
-        known: true,
-        gone: true,
-        deleting: true,
-        rv: ResourceVersion(10),
-        end_requests: fact.end_requests,
-        end_annotated: true,
+        object: ObjectState::present(ResourceVersion(10), fact.end_requests, true).stored(true, true, true),
         spec: Some(Arc::new(spec)),
         valid: Some(Arc::new(valid)),
         phase: Phase::Restarting,
@@ -84,10 +80,7 @@ fn job() -> Job {
         planned_pods: BTreeSet::from([slot(1)]),
         planned_services: BTreeSet::from([slot(2)]),
         retry_at: Some(Timestamp(80)),
-        status_stamp: stamp(13),
-        acked_stamp: stamp(14),
-        mirror: stamp(15),
-        fenced_by: stamp(16),
+        stamps: StatusStamps::new(stamp(13), stamp(14), stamp(15), stamp(16)),
         started_at: Some(Timestamp(81)),
         running_at: Some(Timestamp(82)),
         first_running_at: Some(Timestamp(83)),
