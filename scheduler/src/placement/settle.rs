@@ -53,12 +53,12 @@ pub fn settle(
     let (nodes, jobs) = ordered(nodes, demands)?;
     let running = running(&nodes, &jobs, before);
     let bins = nodes.iter().map(|node| Bin::new(node.slots, &node.others)).collect();
-    let mut floor = Floor { nodes, jobs, bins, homes: Vec::new(), packing, prices };
-    floor.homes = vec![BTreeMap::new(); floor.jobs.len()];
-    floor.keep(&running);
-    floor.place_missing();
-    floor.draw_together(&running);
-    Ok(plan(&floor.nodes, &floor.jobs, &floor.bins, before, &running))
+    let mut occupancy = Occupancy { nodes, jobs, bins, homes: Vec::new(), packing, prices };
+    occupancy.homes = vec![BTreeMap::new(); occupancy.jobs.len()];
+    occupancy.keep(&running);
+    occupancy.place_missing();
+    occupancy.draw_together(&running);
+    Ok(plan(&occupancy.nodes, &occupancy.jobs, &occupancy.bins, before, &running))
 }
 
 /// A part of the topology: a node, a rack (with its block), a block, or all.
@@ -80,7 +80,7 @@ pub(super) enum Width {
 const WIDTHS: [Width; 3] = [Width::Rack, Width::Block, Width::All];
 
 /// The nodes with what is on them, and the jobs with where they are; bins and homes agree at all times.
-pub(super) struct Floor<'a> {
+pub(super) struct Occupancy<'a> {
     pub(super) nodes: Vec<&'a Node>,
     pub(super) jobs: Vec<&'a Demand>,
     pub(super) bins: Vec<Bin>,
@@ -90,7 +90,7 @@ pub(super) struct Floor<'a> {
     pub(super) prices: &'a Prices,
 }
 
-impl<'a> Floor<'a> {
+impl<'a> Occupancy<'a> {
     pub(super) fn domain(&self, node: usize, width: Width) -> Option<Domain<'a>> {
         let node = self.nodes.get(node)?;
         Some(match width {
@@ -200,7 +200,7 @@ impl<'a> Floor<'a> {
     /// A new job: on one node, else in the smallest part of the topology that holds it, else wherever there is room.
     fn start(&mut self, job: usize, workers: u32, eligible: &[usize]) {
         let load = self.load(job);
-        let room = |floor: &Self, node: usize| floor.bins.get(node).map_or(0, |bin| bin.room(load));
+        let room = |occupancy: &Self, node: usize| occupancy.bins.get(node).map_or(0, |bin| bin.room(load));
         let one_node = eligible.iter().any(|&node| room(self, node) >= workers);
         let reach = if one_node { None } else { self.tightest(workers, eligible, room) };
         self.fill(job, workers, reach.as_deref().unwrap_or(eligible));

@@ -5,14 +5,14 @@
 use std::collections::BTreeMap;
 
 use crate::placement::bins::Load;
-use crate::placement::settle::{Floor, Prices, Width};
+use crate::placement::settle::{Occupancy, Prices, Width};
 
 /// A job each worker of which takes one slot and nothing else: others are left where they are.
 const fn plain(job: usize) -> Load<'static> {
     Load { job, width: 1, needs: &[] }
 }
 
-impl Floor<'_> {
+impl Occupancy<'_> {
     /// What each worker of a job on these nodes loses.
     fn loss(&self, nodes: &BTreeMap<usize, u32>) -> u32 {
         let one = |width| {
@@ -87,7 +87,7 @@ impl Floor<'_> {
     fn gather(&self, job: usize, loss: u32, running: &[BTreeMap<usize, u32>]) -> Option<Relocation> {
         let workers = self.homes.get(job)?.values().fold(0_u32, |sum, &c| sum.saturating_add(c));
         let eligible = self.eligible(job);
-        let room = |floor: &Self, node: usize| floor.free(node).saturating_add(floor.on(job, node));
+        let room = |occupancy: &Self, node: usize| occupancy.free(node).saturating_add(occupancy.on(job, node));
         // One node: the one that keeps most of the job, then the fullest.
         let mut whole: Vec<usize> = eligible.iter().copied().filter(|&node| room(self, node) >= workers).collect();
         whole.sort_by_key(|&node| (std::cmp::Reverse(self.on(job, node)), self.free(node), node));

@@ -17,7 +17,7 @@
 //! | `preemption` | which claim may take GPUs from which |
 //! | `pending` | why a claim waits |
 //! | [`mod@ask`] | one policy asked once, as the trace studies do |
-//! | [`floor`] | workers on nodes between decisions of a study |
+//! | [`placed_workers`] | workers on nodes between decisions of a study |
 //!
 //! Like the rest of the crate it must not read a clock, use a float or iterate a hash map, and it never changes its input.
 //! Tests: beside each module, and in `tests/scheduling.rs`.
@@ -27,12 +27,12 @@ mod budgets;
 pub mod decide;
 pub mod decision;
 pub mod estimate;
-pub mod floor;
 pub mod history;
 mod info;
 mod ordering;
 mod pending;
 mod place;
+pub mod placed_workers;
 mod preemption;
 pub mod queue;
 mod reach;
@@ -45,8 +45,8 @@ pub use ask::ask;
 pub use decide::{Error, decide};
 pub use decision::{Decision, PendingClaim, PlacementTarget, Reason, TargetChange, Why};
 pub use estimate::{SpeedEstimate, SpeedSamples, outlived};
-pub use floor::Floor;
 pub use history::History;
+pub use placed_workers::PlacedWorkers;
 pub use queue::{Backfill, QueueSettings, QueueSnapshot, Quota, Reclaim, WithinQueue};
 pub use resource_usage::ResourceUsage;
 pub use snapshot::{Claim, Fixed, Pools, Sizes, Snapshot, Usage};

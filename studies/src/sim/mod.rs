@@ -5,10 +5,10 @@
 
 mod clock;
 mod estimator;
-mod floor;
 mod knowledge;
 mod live;
 mod outcome;
+mod placed_jobs;
 mod run;
 mod scheduling;
 

@@ -10,9 +10,9 @@ use scheduler::{Grant, JobView, Micros, Policy, PolicyInput, Speed};
 
 use super::clock;
 use super::estimator::{Estimator, JobEstimate};
-use super::floor::Floor;
 use super::live::Live;
 use super::outcome::{JobRecord, Places, Sample, SizeChange, StudyOutcome};
+use super::placed_jobs::PlacedJobs;
 use super::scheduling::Held;
 use super::{ClusterSetup, Settings, SpeedKnowledge};
 use crate::input::{Work, Workload, WorkloadJob};
@@ -92,7 +92,7 @@ struct Simulation<'a> {
     /// How jobs report, where speeds are learnt.
     estimator: Option<Estimator>,
     /// The nodes, where placement is simulated.
-    floor: Option<Floor>,
+    placed_jobs: Option<PlacedJobs>,
     /// Nodes of jobs, where the scheduler decides on a cluster.
     on: Held,
     /// Knowledge kept between decisions.
@@ -124,7 +124,7 @@ impl<'a> Simulation<'a> {
             held: 0,
             estimator: (settings.knowledge.speeds == SpeedKnowledge::Learnt)
                 .then(|| Estimator::new(&workload.cluster, settings.restart_cost)),
-            floor: settings.spread_loss_milli.map(|loss| Floor::new(&workload.cluster, loss)),
+            placed_jobs: settings.spread_loss_milli.map(|loss| PlacedJobs::new(&workload.cluster, loss)),
             on: Held::default(),
             history: History::default(),
             wake: Micros::MAX,
@@ -325,9 +325,9 @@ impl<'a> Simulation<'a> {
         if let Some(refusal) = allocation.refused.into_iter().next() {
             return Err(Error::Refused { policy: self.policy.name().to_owned(), refusal });
         }
-        let moved = match &mut self.floor {
-            Some(floor) => {
-                floor.place(self.views.iter().map(|view| &view.id).zip(allocation.grants.iter().copied()))?
+        let moved = match &mut self.placed_jobs {
+            Some(placed_jobs) => {
+                placed_jobs.place(self.views.iter().map(|view| &view.id).zip(allocation.grants.iter().copied()))?
             }
             None => BTreeSet::new(),
         };
@@ -366,7 +366,7 @@ impl<'a> Simulation<'a> {
         self.held = self.held - live.held.gpus + grant.gpus;
         let packed =
             if grant.is_none() { Speed::ZERO } else { self.workload.jobs[place].speed(grant.gpu_type, grant.gpus) };
-        let speed = self.floor.as_ref().map_or(packed, |floor| floor.slowed(&view.id, grant, packed));
+        let speed = self.placed_jobs.as_ref().map_or(packed, |placed_jobs| placed_jobs.slowed(&view.id, grant, packed));
         if grant.is_none() != live.held.is_none() {
             view.since = now;
         }

@@ -11,15 +11,15 @@ use crate::placement::{Demand, Node, Packing, Placement, PlacementError, Prices,
 
 /// Nodes, and the workers on them.
 #[derive(Debug)]
-pub struct Floor {
+pub struct PlacedWorkers {
     nodes: Vec<Node>,
     placement: Placement,
     packing: Packing,
     prices: Prices,
 }
 
-impl Floor {
-    /// Returns an empty floor.
+impl PlacedWorkers {
+    /// Returns nodes without workers.
     pub fn new(nodes: Vec<Node>, packing: Packing, prices: Prices) -> Self {
         Self { nodes, placement: Placement::new(), packing, prices }
     }

@@ -14,14 +14,14 @@ use crate::input::Cluster;
 
 /// Nodes, and the jobs on them.
 #[derive(Debug)]
-pub(super) struct Floor {
-    workers: scheduling::Floor,
+pub(super) struct PlacedJobs {
+    workers: scheduling::PlacedWorkers,
     per_node: BTreeMap<GpuType, u32>,
     loss_milli: u32,
 }
 
-impl Floor {
-    /// Returns an empty floor. A pool without nodes is one large node.
+impl PlacedJobs {
+    /// Returns nodes without jobs. A pool without nodes is one large node.
     pub(super) fn new(cluster: &Cluster, loss_milli: u32) -> Self {
         let mut nodes = Vec::new();
         let mut per_node = BTreeMap::new();
@@ -33,7 +33,7 @@ impl Floor {
             }
         }
         let prices = Prices { across: [loss_milli; 3], ..Prices::default() };
-        Self { workers: scheduling::Floor::new(nodes, Packing::Pack, prices), per_node, loss_milli }
+        Self { workers: scheduling::PlacedWorkers::new(nodes, Packing::Pack, prices), per_node, loss_milli }
     }
 
     /// Places jobs with what they hold; returns those that had workers moved.
@@ -63,17 +63,18 @@ mod tests {
 
     #[test]
     fn a_job_that_had_to_be_spread_is_slower() {
-        let mut floor = Floor::new(&Cluster::parse("3x4").unwrap(), 100);
+        let mut placed_jobs = PlacedJobs::new(&Cluster::parse("3x4").unwrap(), 100);
         let names: Vec<Text> = ["a", "b", "c", "d"].map(Text::from).into();
-        let place = |floor: &mut Floor, sizes: [u32; 4]| {
-            floor.place(names.iter().zip(sizes.map(grant))).unwrap().into_iter().collect::<Vec<_>>()
+        let place = |placed_jobs: &mut PlacedJobs, sizes: [u32; 4]| {
+            placed_jobs.place(names.iter().zip(sizes.map(grant))).unwrap().into_iter().collect::<Vec<_>>()
         };
-        assert!(place(&mut floor, [3, 3, 3, 0]).is_empty());
-        assert!(place(&mut floor, [3, 3, 3, 3]).is_empty(), "nothing is worth moving");
-        let slowed = |floor: &Floor, job: usize, gpus| floor.slowed(&names[job], grant(gpus), Speed::ONE).0;
-        assert_eq!((slowed(&floor, 0, 3), slowed(&floor, 3, 3)), (1_000_000_000, 810_000_000));
+        assert!(place(&mut placed_jobs, [3, 3, 3, 0]).is_empty());
+        assert!(place(&mut placed_jobs, [3, 3, 3, 3]).is_empty(), "nothing is worth moving");
+        let slowed =
+            |placed_jobs: &PlacedJobs, job: usize, gpus| placed_jobs.slowed(&names[job], grant(gpus), Speed::ONE).0;
+        assert_eq!((slowed(&placed_jobs, 0, 3), slowed(&placed_jobs, 3, 3)), (1_000_000_000, 810_000_000));
         // Once there is room it is drawn together.
-        assert_eq!(place(&mut floor, [0, 3, 3, 3]), [names[3].clone()]);
-        assert_eq!(slowed(&floor, 3, 3), 1_000_000_000);
+        assert_eq!(place(&mut placed_jobs, [0, 3, 3, 3]), [names[3].clone()]);
+        assert_eq!(slowed(&placed_jobs, 3, 3), 1_000_000_000);
     }
 }
