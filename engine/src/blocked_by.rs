@@ -11,7 +11,7 @@ use model::{
 };
 
 use crate::job::Job;
-use crate::words::loss_words;
+use crate::message::loss_words;
 
 /// Message of a job that waits because its spec says so.
 pub(crate) const SUSPENDED: &str = "suspended: spec.suspend is true";

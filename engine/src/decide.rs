@@ -3,7 +3,7 @@
 //! Ranking: `AITrainingJob` specification, section 2.6, corrected: end requests and the time limit also act while a restart waits;
 //! the whole job is evaluated before any pod is created or deleted. The rules are grouped by what they lead to:
 //! [`endings`] (with [`last_failures`]), [`restarts`], [`replacements`], [`refresh`], [`halts`], [`reconcile`], [`autoscale`]; [`report`] says what the pods of a group come to.
-//! [`observed`] decides jobs whose pods another controller creates, [`crate::users`] what an object shows of the jobs that reference it.
+//! [`observed`] decides jobs whose pods another controller creates, [`crate::referrers`] what an object shows of the jobs that reference it.
 
 mod autoscale;
 mod endings;
@@ -38,7 +38,7 @@ pub fn decide(state: &State, key: &JobKey, now: Timestamp) -> Vec<JobEvent> {
     if !job.object.exists() {
         return reconcile::orphan(&context, job);
     }
-    let counted = state.count_users(key, job);
+    let counted = state.count_referrers(key, job);
     if job.object.is_deleting() {
         return owned::finalize(state, key, job).into_iter().chain(counted).collect();
     }

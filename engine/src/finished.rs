@@ -3,8 +3,8 @@
 //! Owns which jobs may be finished, the compact form, and the way there and back. It must not lose anything: a job that wakes is the
 //! one that was finished, down to what a checkpoint holds of it. Tests: at the end of this file; `snapshots/tests/walks.rs`.
 
-mod course;
-mod words;
+mod message;
+mod shared_outcome;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use model::{
     Decision, Incarnation, JobKey, ObjectRef, OwnedRef, ResourceVersion, SpecFact, Stamp, Text, Timestamp, Uid,
 };
 
-use self::course::{Course, Gone};
-use self::words::Words;
+use self::message::Message;
+use self::shared_outcome::{Gone, SharedOutcome};
 use crate::allocation::Allocation;
 use crate::autoscaler::JobAutoscaler;
 use crate::job::{Attempt, Job, Owned, Pod, Service, Trail};
@@ -28,18 +28,18 @@ use crate::storage::JobStorage;
 /// A job that has ended. Its object is there, and what is left of its pods and services stays.
 #[derive(Debug, Clone)]
 pub(crate) struct FinishedJob {
-    course: Arc<Course>,
+    outcome: Arc<SharedOutcome>,
     rv: ResourceVersion,
     decided: Stamp,
     stamps: StatusStamps,
     adopted: Stamp,
-    /// Message of the decision that the course holds.
+    /// Message of the decision that the outcome holds.
     message: Text,
-    /// Times of the course's milestones.
+    /// Times of the outcome's milestones.
     milestones: Box<[Timestamp]>,
-    /// Places of the course's trail.
+    /// Places of the outcome's trail.
     trail: Box<[(Stamp, Timestamp)]>,
-    /// Pods that last left the slots of the course's groups.
+    /// Pods that last left the slots of the outcome's groups.
     gone: Box<[Gone]>,
     started_at: Option<Timestamp>,
     running_at: Option<Timestamp>,
@@ -48,12 +48,12 @@ pub(crate) struct FinishedJob {
     admitted_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
     deadline: Option<Timestamp>,
-    rest: Option<Box<Rest>>,
+    details: Option<Box<Details>>,
 }
 
 /// Members that are empty in most finished jobs.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Rest {
+struct Details {
     end_requests: BTreeMap<EndRequest, Text>,
     pods: BTreeMap<Uid, Box<Pod>>,
     services: BTreeMap<Uid, Box<Service>>,
@@ -161,7 +161,7 @@ impl FinishedJob {
         } = job;
         let key = key.filter(|_| !pods.is_empty());
         let (rv, end_requests, end_annotated) = object.into_metadata();
-        let rest = Rest {
+        let details = Details {
             end_requests,
             pods,
             services,
@@ -191,12 +191,12 @@ impl FinishedJob {
         let message = decision.as_mut().map(|decision| std::mem::take(message_of(decision))).unwrap_or_default();
         let (milestones, phases): (Vec<_>, Vec<_>) = milestones
             .into_iter()
-            .map(|Milestone { phase, at, message: text }| (at, (phase, Words::of(text, &message))))
+            .map(|Milestone { phase, at, message: text }| (at, (phase, Message::of(text, &message))))
             .unzip();
         let (trail, notes): (Vec<_>, Vec<_>) =
-            trail.into_iter().map(|Trail { stamp, at, text }| ((stamp, at), Words::of(text, &message))).unzip();
-        let (groups, gone) = course::groups_of(groups);
-        let course = Course {
+            trail.into_iter().map(|Trail { stamp, at, text }| ((stamp, at), Message::of(text, &message))).unzip();
+        let (groups, gone) = shared_outcome::groups_of(groups);
+        let outcome = SharedOutcome {
             spec,
             valid,
             phase,
@@ -208,7 +208,7 @@ impl FinishedJob {
             finals: finals.into_iter().collect(),
         };
         Self {
-            course: Arc::new(course.with_shared_names()),
+            outcome: Arc::new(outcome.with_shared_names()),
             rv,
             decided,
             stamps,
@@ -224,13 +224,13 @@ impl FinishedJob {
             admitted_at,
             ended_at,
             deadline,
-            rest: (rest != Rest::default()).then(|| Box::new(rest)),
+            details: (details != Details::default()).then(|| Box::new(details)),
         }
     }
 
     /// Returns the job that was finished.
     pub(crate) fn job(&self) -> Job {
-        let Rest {
+        let Details {
             end_requests,
             pods,
             services,
@@ -256,18 +256,19 @@ impl FinishedJob {
             dequeued_at,
             autoscaler,
             storage,
-        } = self.rest.as_deref().cloned().unwrap_or_default();
-        let Course { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } = &*self.course;
+        } = self.details.as_deref().cloned().unwrap_or_default();
+        let SharedOutcome { spec, valid, phase, end_annotated, decision, milestones, trail, groups, finals } =
+            &*self.outcome;
         let mut decision = decision.clone();
         if let Some(decision) = &mut decision {
             *message_of(decision) = self.message.clone();
         }
-        let milestone = |(at, (phase, words)): (&Timestamp, &(_, Words))| Milestone {
+        let milestone = |(at, (phase, words)): (&Timestamp, &(_, Message))| Milestone {
             phase: *phase,
             at: *at,
             message: words.text(&self.message),
         };
-        let note = |((stamp, at), words): (&(Stamp, Timestamp), &Words)| Trail {
+        let note = |((stamp, at), words): (&(Stamp, Timestamp), &Message)| Trail {
             stamp: *stamp,
             at: *at,
             text: words.text(&self.message),
@@ -280,7 +281,7 @@ impl FinishedJob {
             milestones: self.milestones.iter().zip(milestones).map(milestone).collect(),
             decision,
             decided: self.decided,
-            groups: course::groups(groups, &self.gone),
+            groups: shared_outcome::groups(groups, &self.gone),
             pods,
             services,
             surplus_pods: BTreeSet::new(),
@@ -333,7 +334,7 @@ impl FinishedJob {
         JobSummary {
             known: true,
             gone: false,
-            phase: self.course.phase,
+            phase: self.outcome.phase,
             rv: self.rv,
             acked_stamp: self.stamps.acknowledged(),
         }
@@ -341,31 +342,31 @@ impl FinishedJob {
 
     /// The pods that stay.
     pub(crate) fn pods(&self) -> Option<&BTreeMap<Uid, Box<Pod>>> {
-        self.rest.as_ref().map(|rest| &rest.pods)
+        self.details.as_ref().map(|details| &details.pods)
     }
 
     /// The services that stay.
     pub(crate) fn services(&self) -> Option<&BTreeMap<Uid, Box<Service>>> {
-        self.rest.as_ref().map(|rest| &rest.services)
+        self.details.as_ref().map(|details| &details.services)
     }
 
     /// The objects besides pods and services that stay.
     pub(crate) fn owned(&self) -> Option<&BTreeMap<OwnedRef, Box<Owned>>> {
-        self.rest.as_ref().map(|rest| &rest.owned)
+        self.details.as_ref().map(|details| &details.owned)
     }
 
-    /// Shares the course of another job if it is equal, or else its spec.
+    /// Shares the outcome of another job if it is equal, or else its spec.
     pub(crate) fn share(&mut self, near: &Self) {
-        near.course.spec.iter().for_each(|spec| self.share_spec(spec));
-        if self.course == near.course {
-            self.course = Arc::clone(&near.course);
+        near.outcome.spec.iter().for_each(|spec| self.share_spec(spec));
+        if self.outcome == near.outcome {
+            self.outcome = Arc::clone(&near.outcome);
         }
     }
 
     /// Shares a spec of another job if it is equal.
     pub(crate) fn share_spec(&mut self, known: &Arc<SpecFact>) {
-        if let Some(course) = Arc::get_mut(&mut self.course) {
-            for spec in [&mut course.spec, &mut course.valid].into_iter().flatten().filter(|spec| *spec == known) {
+        if let Some(outcome) = Arc::get_mut(&mut self.outcome) {
+            for spec in [&mut outcome.spec, &mut outcome.valid].into_iter().flatten().filter(|spec| *spec == known) {
                 *spec = Arc::clone(known);
             }
         }

@@ -1,4 +1,4 @@
-//! Users: the jobs whose specs reference another job's object, counted for that object.
+//! Counts the jobs whose specs reference another job's object.
 //!
 //! Derived from the jobs at the end of each record; never stored. The counts that an object shows are recorded when it changes. Must
 //! not know an API. Tests: the scenarios of TorchrunQueue.
@@ -15,23 +15,23 @@ type Name = (Text, Text, Text);
 
 /// Jobs that are made of other objects, and the counts of each object.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Users {
+pub(crate) struct Referrers {
     /// Each job that references others, with what it counts as.
-    jobs: BTreeMap<JobKey, User>,
+    jobs: BTreeMap<JobKey, Referrer>,
     /// Sums by object. The object may not exist.
     counts: BTreeMap<Name, UserCounts>,
     /// Objects that show their counts.
-    telling: BTreeSet<JobKey>,
+    show_counts: BTreeSet<JobKey>,
 }
 
 /// A job that references others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct User {
+struct Referrer {
     needs: BTreeSet<(Text, Text)>,
     counts: UserCounts,
 }
 
-impl User {
+impl Referrer {
     fn of(job: &Job) -> Option<Self> {
         if !job.object.exists() {
             return None;
@@ -58,41 +58,41 @@ fn counts_of(job: &Job) -> UserCounts {
     counts
 }
 
-impl Users {
+impl Referrers {
     /// Notes what a record changed of a job; `None` when it is forgotten.
     pub(crate) fn note(&mut self, key: &JobKey, job: Option<&Job>) {
         let shows = job.is_some_and(|job| job.object.exists() && job.spec().is_some_and(|spec| spec.counts_referrers));
         if !shows {
-            self.telling.remove(key);
-        } else if !self.telling.contains(key) {
-            self.telling.insert(key.clone());
+            self.show_counts.remove(key);
+        } else if !self.show_counts.contains(key) {
+            self.show_counts.insert(key.clone());
         }
-        let user = job.and_then(User::of);
-        if self.jobs.get(key) == user.as_ref() {
+        let referrer = job.and_then(Referrer::of);
+        if self.jobs.get(key) == referrer.as_ref() {
             return;
         }
-        let old = match user.clone() {
-            Some(user) => self.jobs.insert(key.clone(), user),
+        let old = match referrer.clone() {
+            Some(referrer) => self.jobs.insert(key.clone(), referrer),
             None => self.jobs.remove(key),
         };
         if let Some(old) = old {
             self.add(key, &old, u32::saturating_sub);
         }
-        if let Some(new) = user {
+        if let Some(new) = referrer {
             self.add(key, &new, u32::saturating_add);
         }
     }
 
     /// Adds what a job counts as to each object that it references, or takes it away.
-    fn add(&mut self, key: &JobKey, user: &User, sum: fn(u32, u32) -> u32) {
-        for (kind, name) in &user.needs {
+    fn add(&mut self, key: &JobKey, referrer: &Referrer, sum: fn(u32, u32) -> u32) {
+        for (kind, name) in &referrer.needs {
             let name = (key.namespace.clone(), kind.clone(), name.clone());
             let old = self.counts.get(&name).copied().unwrap_or_default();
             let new = UserCounts {
-                pending: sum(old.pending, user.counts.pending),
-                running: sum(old.running, user.counts.running),
-                finished: sum(old.finished, user.counts.finished),
-                gpus: sum(old.gpus, user.counts.gpus),
+                pending: sum(old.pending, referrer.counts.pending),
+                running: sum(old.running, referrer.counts.running),
+                finished: sum(old.finished, referrer.counts.finished),
+                gpus: sum(old.gpus, referrer.counts.gpus),
             };
             if new == UserCounts::default() {
                 self.counts.remove(&name);
@@ -107,7 +107,7 @@ impl State {
     /// Returns the counts of the jobs that reference an object.
     pub(crate) fn referrer_counts(&self, key: &JobKey) -> UserCounts {
         let name = (key.namespace.clone(), key.kind.clone(), key.name.clone());
-        self.users.counts.get(&name).copied().unwrap_or_default()
+        self.referrers.counts.get(&name).copied().unwrap_or_default()
     }
 
     /// Returns the number of jobs that have not ended and reference an object.
@@ -116,10 +116,10 @@ impl State {
         counts.pending.saturating_add(counts.running)
     }
 
-    /// Returns the objects whose users are others than they show.
-    pub fn with_changed_users(&self) -> impl Iterator<Item = &JobKey> {
-        self.users
-            .telling
+    /// Returns the objects whose counts of referrers differ from those that they show.
+    pub fn with_changed_referrers(&self) -> impl Iterator<Item = &JobKey> {
+        self.referrers
+            .show_counts
             .iter()
             .filter(|key| self.jobs.live(key).is_some_and(|job| self.differs_from_reported(key, job)))
     }
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Decides the counts that an object shows.
-    pub(crate) fn count_users(&self, key: &JobKey, job: &Job) -> Option<JobEvent> {
+    pub(crate) fn count_referrers(&self, key: &JobKey, job: &Job) -> Option<JobEvent> {
         let shows = job.spec().is_some_and(|spec| spec.counts_referrers) && self.differs_from_reported(key, job);
         shows.then(|| JobEvent::UsersCounted(self.referrer_counts(key)))
     }

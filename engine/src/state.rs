@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::jobs::Jobs;
 use crate::nodes::{Node, NodeView};
 use crate::queues::Queues;
-use crate::users::Users;
+use crate::referrers::Referrers;
 
 /// Jobs that a fact touched, each with the facts its own record gets for it.
 pub type Dirty = BTreeMap<JobKey, Vec<JobFact>>;
@@ -84,7 +84,7 @@ pub struct State {
     /// Targets of jobs, and what the queues decide by.
     pub queues: Queues,
     /// Jobs that are made of other objects.
-    pub(crate) users: Users,
+    pub(crate) referrers: Referrers,
     /// Behaviour by which facts and events are folded: that of the record, or this build's.
     pub(crate) behaviour: Behaviour,
     /// Oldest format that can hold what was folded in.
@@ -157,7 +157,7 @@ impl State {
         let watched = Kind::ON_DEMAND.map(|kind| self.watches(kind));
         let left = if forget { None } else { self.jobs.live(key) };
         self.queues.note(key, left);
-        self.users.note(key, left);
+        self.referrers.note(key, left);
         for (kind, was_watched) in Kind::ON_DEMAND.into_iter().zip(watched) {
             if was_watched && !self.watches(kind) {
                 self.forget_watched(kind);
@@ -230,7 +230,7 @@ impl State {
             }
             self.refresh_classes(&shared);
             self.queues.note(&shared, self.jobs.live(&shared));
-            self.users.note(&shared, self.jobs.live(&shared));
+            self.referrers.note(&shared, self.jobs.live(&shared));
             if self.is_finished(&shared) {
                 self.jobs.finish(&shared);
             }

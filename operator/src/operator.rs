@@ -15,7 +15,7 @@ use crate::in_flight::InFlight;
 use crate::inbox::Inbox;
 use crate::launch::Launches;
 use crate::manifests::{Manifests, TranslatedSpecs};
-use crate::queue_events::Standing;
+use crate::queue_events::QueueState;
 use crate::recent::RecentEnds;
 use crate::references::References;
 use crate::sources::Sources;
@@ -95,7 +95,7 @@ pub struct Operator {
     /// Kubernetes Events to create with this turn's calls.
     pub(crate) events: Vec<ApiCall>,
     /// Jobs that this turn concerns, each as it stood with its queue before.
-    pub(crate) standings: BTreeMap<JobKey, Standing>,
+    pub(crate) queue_states: BTreeMap<JobKey, QueueState>,
 }
 
 impl Operator {
@@ -126,7 +126,7 @@ impl Operator {
             launches: Launches::default(),
             steps: Vec::new(),
             events: Vec::new(),
-            standings: BTreeMap::new(),
+            queue_states: BTreeMap::new(),
         })
     }
 

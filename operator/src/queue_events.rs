@@ -11,7 +11,7 @@ use crate::operator::Operator;
 
 /// Where a job stands with the queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum QueueState {
     /// It neither holds places nor waits for some.
     Outside,
     /// It waits for places.
@@ -20,7 +20,7 @@ pub(crate) enum Standing {
     Admitted,
 }
 
-impl Standing {
+impl QueueState {
     fn of(job: Option<&Job>) -> Self {
         let job = job.filter(|job| job.gate().is_none() && job.ending().is_none() && !job.phase.is_terminal());
         match job {
@@ -45,37 +45,37 @@ fn wait(job: &Job) -> Option<BlockedBy<'_>> {
 
 impl Operator {
     /// Notes where a job stands, before the first record of a turn about it. What came before an adoption was reported then.
-    pub(crate) fn note_standing(&mut self, key: &JobKey, adopted: bool) {
-        if adopted || !self.standings.contains_key(key) {
-            let standing = Standing::of(self.state.job(key).as_deref());
-            self.standings.insert(key.clone(), standing);
+    pub(crate) fn note_queue_state(&mut self, key: &JobKey, adopted: bool) {
+        if adopted || !self.queue_states.contains_key(key) {
+            let queue_state = QueueState::of(self.state.job(key).as_deref());
+            self.queue_states.insert(key.clone(), queue_state);
         }
     }
 
     /// Creates Kubernetes Events about the jobs that stand otherwise with their queues than before the turn.
-    pub(crate) fn announce_standings(&mut self) {
-        for (key, before) in std::mem::take(&mut self.standings) {
+    pub(crate) fn announce_queue_states(&mut self) {
+        for (key, before) in std::mem::take(&mut self.queue_states) {
             let Some(job) = self.state.job(&key) else { continue };
-            let now = Standing::of(Some(&job));
+            let now = QueueState::of(Some(&job));
             if now == before {
                 continue;
             }
             let salt = fnv(&job.allocation.at.map(|at| at.0).unwrap_or_default().to_string());
-            let loss = job.allocation.loss.as_ref().filter(|_| before == Standing::Admitted);
+            let loss = job.allocation.loss.as_ref().filter(|_| before == QueueState::Admitted);
             let loss = loss.filter(|loss| matches!(loss.kind, LossKind::Preempted | LossKind::Reclaimed));
             let preempted = loss.and_then(|loss| Some((job.loss_words()?, loss.beneficiary.clone())));
             let reported = match now {
-                Standing::Waiting => {
+                QueueState::Waiting => {
                     let reason = if job.allocation.at.is_some() { "Requeued" } else { "Queued" };
                     wait(&job).map(|blocker| (reason, format!("{blocker:#}")))
                 }
-                Standing::Admitted => match job.queue() {
+                QueueState::Admitted => match job.queue() {
                     Some(queue) => Some(("Admitted", format!("admitted by queue {queue}: {}", job.allocation.share))),
                     // Without a queue of its own a job that starts at once was not aware of any.
-                    None if before == Standing::Outside => None,
+                    None if before == QueueState::Outside => None,
                     None => Some(("Admitted", format!("admitted: {}", job.allocation.share))),
                 },
-                Standing::Outside => None,
+                QueueState::Outside => None,
             };
             drop(job);
             if let Some((message, beneficiary)) = preempted {

@@ -108,13 +108,13 @@ impl Operator {
             touched.push(key);
         }
         touched.extend(self.stage_queues(now, &mut records)?);
-        let mut shown_otherwise: Vec<JobKey> = self.state.with_changed_users().cloned().collect();
+        let mut shown_otherwise: Vec<JobKey> = self.state.with_changed_referrers().cloned().collect();
         shown_otherwise.extend(self.state.take_stale_waits());
         for key in shown_otherwise {
             self.stage_job(&key, Vec::new(), now, &[], &mut records)?;
             touched.push(key);
         }
-        self.announce_standings();
+        self.announce_queue_states();
         Ok((records, touched))
     }
 
@@ -159,7 +159,7 @@ impl Operator {
             matches!(fact, JobFact::NodeChanged { .. } | JobFact::ShareChanged(_) | JobFact::Dequeued)
         };
         let mut causes: Vec<Position> = if facts.iter().any(has_cause) { causes.to_vec() } else { Vec::new() };
-        self.note_standing(key, false);
+        self.note_queue_state(key, false);
         for _ in 0..MAX_RECORDS {
             let before = (self.state.stamp, self.state.at);
             let from = self.state.jobs.summary(key).map_or(Phase::New, |job| job.phase);
@@ -201,7 +201,7 @@ impl Operator {
             self.steps.push(Step { position, job: key.clone(), from, phase, message, share, adopted, gone, launch });
             causes = vec![position];
             if adopted {
-                self.note_standing(key, true);
+                self.note_queue_state(key, true);
             }
             if ended {
                 break;

@@ -11,7 +11,7 @@ use model::{
 use super::{Report, last_failures};
 use crate::classify::DecisionContext;
 use crate::job::{Job, Pod};
-use crate::words::{cause_of_end_request, cause_of_pods, trouble};
+use crate::message::{cause_of_end_request, cause_of_pods, trouble};
 
 /// Errors of a spec that the message of an ending names; more are counted.
 const MAX_ERRORS: usize = 4;

@@ -9,7 +9,7 @@ use crate::allocation::Allocation;
 use crate::blocked_by::{BlockedBy, SUSPENDED};
 use crate::classify::DecisionContext;
 use crate::job::Job;
-use crate::words::{loss_words, unplaced_pod};
+use crate::message::{loss_words, unplaced_pod};
 
 /// Halts a job whose spec asks it to wait, and keeps it halted. Pods that run once, and what else the job owns, are prepared.
 pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) -> Vec<JobEvent> {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use model::{Cause, CauseKind, SlotId, Text, Timestamp, exit};
 
 use crate::job::{Job, Pod};
-use crate::words::{MAX_NAMED, pod_outcome};
+use crate::message::{MAX_NAMED, pod_outcome};
 
 /// Failures of one round lie within this time, in milliseconds. Earlier ones were answered by restarts that held.
 const ROUND_MS: u64 = 60_000;

@@ -8,8 +8,8 @@ use crate::blocked_by::BlockedBy;
 use crate::classify::DecisionContext;
 use crate::group::Group;
 use crate::job::{Job, Owned, Pod, Service};
+use crate::message::{creation_trouble, trouble};
 use crate::nodes::NodeTrouble;
-use crate::words::{creation_trouble, trouble};
 
 /// Pods created in one record: bounds the size of a record, not of a job.
 const MAX_PLANNED: usize = 4096;

@@ -9,7 +9,7 @@ use super::endings;
 use super::restarts::next_try;
 use crate::classify::{DecisionContext, PodOutcome};
 use crate::job::{Job, Pod};
-use crate::words::cause_of_pods;
+use crate::message::cause_of_pods;
 
 /// Failed pods of one group.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use super::Report;
 use crate::classify::DecisionContext;
 use crate::facts::answers::backoff;
 use crate::job::Job;
-use crate::words::{cause_of_pods, scope_words};
+use crate::message::{cause_of_pods, scope_words};
 
 /// The group whose pod failed first gets its restart; among equals the first in spec order.
 pub(super) fn first(

@@ -6,9 +6,9 @@ use super::pods::schedule_deletion;
 use super::{restart, services};
 use crate::facts::answers;
 use crate::job::Job;
+use crate::message::scope_words;
 use crate::nodes::NodeView;
 use crate::record_context::RecordContext;
-use crate::words::scope_words;
 
 /// Time in milliseconds in which a job is granted no share after its first start that did not come whole. Doubles with each.
 const START_BACKOFF_MS: u64 = 10_000;

@@ -1,4 +1,4 @@
-//! Holds the words of a finished job: messages of its phases and entries of its trail.
+//! Holds the texts of a finished job: messages of its phases and entries of its trail.
 //!
 //! Several of them quote the message of its ending, which names its pods and is most of what is said of it. Tests: at the end of this file.
 
@@ -9,7 +9,7 @@ const MIN_QUOTED: usize = 64;
 
 /// A text, which may quote the message of the ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Words {
+pub(super) enum Message {
     /// A text that quotes nothing.
     Plain(Text),
     /// The texts before and after the message.
@@ -21,7 +21,7 @@ pub(super) enum Words {
     },
 }
 
-impl Words {
+impl Message {
     /// Returns a text, held without the message that it quotes.
     pub(super) fn of(text: Text, message: &str) -> Self {
         let quoted = Some(message).filter(|message| message.len() >= MIN_QUOTED);
@@ -55,9 +55,9 @@ mod tests {
             (&*long, "Pending -> Running".to_owned(), false),
             ("", String::new(), false),
         ] {
-            let words = Words::of(Text::from(&*text), message);
-            assert_eq!(matches!(words, Words::Quoting { .. }), quotes, "{text}");
-            assert_eq!(*words.text(message), *text);
+            let held = Message::of(Text::from(&*text), message);
+            assert_eq!(matches!(held, Message::Quoting { .. }), quotes, "{text}");
+            assert_eq!(*held.text(message), *text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Holds the course of a finished job: what jobs of one template have alike when they went the same way.
+//! Holds the outcome of a finished job: what jobs of one template have in common when they ended in the same way.
 //!
 //! Times, stamps, uids and the message of the ending are each job's own, and stand beside it. Tests: in `finished.rs`.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use model::{CauseKind, Decision, Incarnation, Phase, ResourceVersion, SpecFact, Text, Timestamp, Uid};
 
-use super::words::Words;
+use super::message::Message;
 use crate::group::{Counter, Counters, Group, Slot};
 use crate::text::share;
 
@@ -16,15 +16,15 @@ pub(super) type Gone = (Option<Uid>, ResourceVersion);
 
 /// Members that jobs of one template have alike when they went the same way.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Course {
+pub(super) struct SharedOutcome {
     pub(super) spec: Option<Arc<SpecFact>>,
     pub(super) valid: Option<Arc<SpecFact>>,
     pub(super) phase: Phase,
     pub(super) end_annotated: bool,
     /// Without its message.
     pub(super) decision: Option<Decision>,
-    pub(super) milestones: Box<[(Phase, Words)]>,
-    pub(super) trail: Box<[Words]>,
+    pub(super) milestones: Box<[(Phase, Message)]>,
+    pub(super) trail: Box<[Message]>,
     pub(super) groups: Box<[(Text, FinishedGroup)]>,
     pub(super) finals: Box<[(Text, (u32, u32))]>,
 }
@@ -43,12 +43,12 @@ pub(super) struct FinishedGroup {
     past: Incarnation,
     grown_from: Option<u32>,
     grown: Counters,
-    rest: Option<Box<GroupRest>>,
+    details: Option<Box<GroupDetails>>,
 }
 
 /// Members that are empty in the groups of most finished jobs.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct GroupRest {
+struct GroupDetails {
     to_evaluate: BTreeSet<u32>,
     delays: BTreeMap<u32, Timestamp>,
     lost: BTreeSet<u32>,
@@ -62,12 +62,12 @@ struct FinishedSlot {
     count: Option<u32>,
     done: bool,
     counter: Option<Counter>,
-    rest: Option<Box<SlotRest>>,
+    details: Option<Box<SlotDetails>>,
 }
 
 /// Members that are empty in the slots of most finished jobs.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct SlotRest {
+struct SlotDetails {
     pod: Option<Uid>,
     planned: bool,
     cancelled: bool,
@@ -77,7 +77,7 @@ struct SlotRest {
     lost: bool,
 }
 
-impl Course {
+impl SharedOutcome {
     /// Holds the names of the groups once: members read from a record or a checkpoint bring their own.
     pub(super) fn with_shared_names(mut self) -> Self {
         for (name, _) in &self.groups {
@@ -140,19 +140,19 @@ impl FinishedGroup {
                 counter,
                 planned_on: _,
             } = slot;
-            let rest = SlotRest { pod, planned, cancelled, service, service_planned, failures, lost };
+            let details = SlotDetails { pod, planned, cancelled, service, service_planned, failures, lost };
             gone.push((last_gone, last_gone_rv));
             FinishedSlot {
                 incarnation,
                 count,
                 done,
                 counter,
-                rest: (rest != SlotRest::default()).then(|| Box::new(rest)),
+                details: (details != SlotDetails::default()).then(|| Box::new(details)),
             }
         };
         let [missing, missing_services, done] = [missing, missing_services, done].map(|set| set.into_iter().collect());
-        let rest = GroupRest { to_evaluate, delays, lost, outdated, achieved };
-        let rest = (rest != GroupRest::default()).then(|| Box::new(rest));
+        let details = GroupDetails { to_evaluate, delays, lost, outdated, achieved };
+        let details = (details != GroupDetails::default()).then(|| Box::new(details));
         Self {
             slots: slots.into_iter().map(of_slot).collect(),
             replicas,
@@ -165,13 +165,13 @@ impl FinishedGroup {
             past,
             grown_from,
             grown,
-            rest,
+            details,
         }
     }
 
     fn group<'a>(&self, gone: &mut impl Iterator<Item = &'a Gone>) -> Group {
-        let GroupRest { to_evaluate, delays, lost, outdated, achieved } =
-            self.rest.as_deref().cloned().unwrap_or_default();
+        let GroupDetails { to_evaluate, delays, lost, outdated, achieved } =
+            self.details.as_deref().cloned().unwrap_or_default();
         Group {
             slots: self.slots.iter().map(|slot| slot.slot(gone.next().cloned().unwrap_or_default())).collect(),
             replicas: self.replicas,
@@ -195,8 +195,8 @@ impl FinishedGroup {
 
 impl FinishedSlot {
     fn slot(&self, (last_gone, last_gone_rv): Gone) -> Slot {
-        let SlotRest { pod, planned, cancelled, service, service_planned, failures, lost } =
-            self.rest.as_deref().cloned().unwrap_or_default();
+        let SlotDetails { pod, planned, cancelled, service, service_planned, failures, lost } =
+            self.details.as_deref().cloned().unwrap_or_default();
         Slot {
             incarnation: self.incarnation,
             count: self.count,

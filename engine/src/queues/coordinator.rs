@@ -16,8 +16,8 @@ use scheduler::queues::{QueueLoad, Turns, Waiting, first_in_line};
 use super::Classes;
 use super::cycle::micros;
 use crate::job::Job;
+use crate::message::amount_words;
 use crate::state::State;
-use crate::words::amount_words;
 
 /// Time in milliseconds for which the request of a dequeued job counts at most.
 const ASSUMED_MS: u64 = 60_000;

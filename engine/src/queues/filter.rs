@@ -16,8 +16,8 @@ use model::{LabelRequirement, NodeFact, PodRequirements, Text, Timestamp};
 
 use super::candidate::Candidate;
 use super::cycle::future_nodes;
+use crate::message::amount_words;
 use crate::state::State;
-use crate::words::amount_words;
 
 /// Requirements of the workers of a job, in the form of `scheduler::scheduling`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
