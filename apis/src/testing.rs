@@ -76,7 +76,7 @@ pub(crate) fn job(api: &dyn JobApi, object: &Value) -> (JobKey, Job) {
         .map(|group| (group.name.clone(), Box::new(Group { replicas: group.replicas, ..Group::default() })))
         .collect::<BTreeMap<_, _>>();
     let job = Job {
-        object: engine::ObjectState::present(model::ResourceVersion(0), BTreeMap::new(), false),
+        object: engine::ObjectState::present(model::ResourceVersion(0)),
         spec: Some(fact.clone()),
         valid: Some(fact),
         groups,

@@ -43,7 +43,7 @@ impl State {
                 commands.push(Command::WriteEndAnnotation);
             }
             let is_expired = job.phase.is_terminal() && job.expires_at().is_some_and(|at| at <= self.at);
-            if is_expired && job.object.is_present() && !job.needs_status() {
+            if is_expired && job.object.is_present() && !job.stamps.is_behind() {
                 commands.push(Command::DeleteJob);
             }
         }
@@ -52,7 +52,7 @@ impl State {
 
     /// Status and creations.
     fn own(&self, job: &Job, commands: &mut Vec<Command>) {
-        if job.needs_status() {
+        if job.stamps.is_behind() {
             commands.push(Command::WriteStatus { stamp: job.stamps.wanted(), rv: job.object.rv() });
         }
         // A read changes nothing.
@@ -126,7 +126,7 @@ impl State {
     /// A job whose object is deleted and carries the finalizer: its status, the creations that may have happened, and in the
     /// end the finalizer.
     fn finalize(&self, key: &JobKey, job: &Job, commands: &mut Vec<Command>) {
-        if job.needs_status() {
+        if job.stamps.is_behind() {
             commands.push(Command::WriteStatus { stamp: job.stamps.wanted(), rv: job.object.rv() });
         }
         if self.needed_by(key) > 0 {
@@ -207,11 +207,6 @@ impl Job {
     /// Returns true if something is held back until the object's mirror shows this term and the last decision.
     pub fn awaits_mirror(&self, term: Term) -> bool {
         !self.is_fenced(term) || self.stamps.acknowledged() < self.decided || !self.has_acked_share()
-    }
-
-    /// Returns true if its object's status is behind, or shows an older mirror than was acknowledged.
-    pub fn needs_status(&self) -> bool {
-        self.stamps.is_behind()
     }
 
     /// Returns the digest that an owned object shall show: of its contents, and of the run that is a part of them. `None` for one

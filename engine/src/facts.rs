@@ -77,11 +77,12 @@ impl State {
                 }
             }
             JobFact::Published { stamp, rv } => {
-                job.stamps.acknowledge(*stamp);
-                answers::forget(job, &ObjectRef::Status, self.stamp);
                 if job.object.observe_version(*rv) {
                     job.stamps.observe(*stamp);
+                } else {
+                    job.stamps.acknowledge(*stamp);
                 }
+                answers::forget(job, &ObjectRef::Status, self.stamp);
             }
             JobFact::Due => {
                 let names: Vec<_> = job.groups.keys().cloned().collect();

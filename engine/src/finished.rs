@@ -263,18 +263,18 @@ impl FinishedJob {
         if let Some(decision) = &mut decision {
             *message_of(decision) = self.message.clone();
         }
-        let milestone = |(at, (phase, words)): (&Timestamp, &(_, Message))| Milestone {
+        let milestone = |(at, (phase, held)): (&Timestamp, &(_, Message))| Milestone {
             phase: *phase,
             at: *at,
-            message: words.text(&self.message),
+            message: held.text(&self.message),
         };
-        let note = |((stamp, at), words): (&(Stamp, Timestamp), &Message)| Trail {
+        let note = |((stamp, at), held): (&(Stamp, Timestamp), &Message)| Trail {
             stamp: *stamp,
             at: *at,
-            text: words.text(&self.message),
+            text: held.text(&self.message),
         };
         Job {
-            object: ObjectState::present(self.rv, end_requests, *end_annotated),
+            object: ObjectState::present(self.rv).with_metadata(end_requests, *end_annotated),
             spec: spec.clone(),
             valid: valid.clone(),
             phase: *phase,
@@ -396,8 +396,7 @@ mod tests {
         for state in [values::state(), values2::state(), values3::state(), values5::state(), values6::state()] {
             let full = state.job(&values::key()).unwrap().into_owned();
             // What stands in the way is done; every other member is set.
-            let (rv, end_requests, end_annotated) = full.object.clone().into_metadata();
-            let object = ObjectState::present(rv, end_requests, end_annotated);
+            let object = full.object.clone().with_flags(true, false, false);
             let mut job = Job { object, quarantine: None, phase: Phase::Failed, ..full };
             for set in [&mut job.planned_pods, &mut job.planned_services] {
                 set.clear();

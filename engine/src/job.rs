@@ -29,7 +29,7 @@ pub const MAX_TRAIL: usize = 24;
 /// One job.
 #[derive(Debug, Clone, Default)]
 pub struct Job {
-    /// What is known of its object.
+    /// Existence, version and metadata of its object.
     pub object: ObjectState,
     /// Latest spec as seen, valid or not.
     pub spec: Option<Arc<SpecFact>>,
@@ -63,7 +63,7 @@ pub struct Job {
     pub planned_services: BTreeSet<SlotId>,
     /// No pod is created before this: a back-off that is known for the whole job only, from an older build or a short mirror.
     pub retry_at: Option<Timestamp>,
-    /// What the status of its object shows, and is to show.
+    /// Stamps of its status: of the next write, acknowledged, and observed.
     pub stamps: StatusStamps,
     /// First time it was pending.
     pub started_at: Option<Timestamp>,

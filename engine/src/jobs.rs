@@ -241,7 +241,7 @@ mod tests {
             let fact = SpecFact::refused(Vec::new());
             let spec = Some(Arc::new(fact));
             let new = || Job {
-                object: ObjectState::present(ResourceVersion(rv), BTreeMap::new(), false),
+                object: ObjectState::present(ResourceVersion(rv)),
                 phase: Phase::Succeeded,
                 valid: spec.clone(),
                 spec,

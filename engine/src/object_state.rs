@@ -1,4 +1,4 @@
-//! Holds what is known of a job's object: whether it is there, its version, and what its metadata asks for.
+//! Holds the state of a job's object: existence, version, and the requests in its metadata.
 //!
 //! Owns these members and all that changes them. It must not hold the spec or the status. Tests: `admit/tests.rs`, the scenarios
 //! of deletion, and `wire/tests.rs` for what is stored.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use model::fact::EndRequest;
 use model::{ObjectFact, ResourceVersion, Text};
 
-/// What is known of a job's object.
+/// Existence, version and metadata of a job's object, as last observed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectState {
     known: bool,
@@ -20,9 +20,9 @@ pub struct ObjectState {
 }
 
 impl ObjectState {
-    /// Returns the state of an object that is there, as last observed with this version.
-    pub const fn present(rv: ResourceVersion, end_requests: BTreeMap<EndRequest, Text>, end_annotated: bool) -> Self {
-        Self { known: true, gone: false, deleting: false, rv, end_requests, end_annotated }
+    /// Returns the state of an object that exists with this version, and whose metadata asks for nothing.
+    pub fn present(rv: ResourceVersion) -> Self {
+        Self::of_version(rv).with_flags(true, false, false)
     }
 
     /// Returns the state of an object of which only a version is known.
@@ -30,9 +30,14 @@ impl ObjectState {
         Self { rv, ..Self::default() }
     }
 
-    /// Returns the state as it was stored.
-    pub(crate) fn stored(self, known: bool, gone: bool, deleting: bool) -> Self {
+    /// Returns the state with these values of [`Self::is_known`], [`Self::is_gone`] and [`Self::is_deleting`].
+    pub(crate) fn with_flags(self, known: bool, gone: bool, deleting: bool) -> Self {
         Self { known, gone, deleting, ..self }
+    }
+
+    /// Returns the state with these end requests, and with or without the end annotation.
+    pub(crate) fn with_metadata(self, end_requests: BTreeMap<EndRequest, Text>, end_annotated: bool) -> Self {
+        Self { end_requests, end_annotated, ..self }
     }
 
     /// Returns the version, the end requests, and whether the end annotation stands on it.
@@ -60,9 +65,14 @@ impl ObjectState {
         self.known && !self.gone
     }
 
+    /// Returns true if the object is gone or being deleted.
+    pub const fn is_going(&self) -> bool {
+        self.gone || self.deleting
+    }
+
     /// Returns true if the object exists and is not being deleted.
     pub const fn is_present(&self) -> bool {
-        self.exists() && !self.deleting
+        self.known && !self.is_going()
     }
 
     /// Returns the version last observed.

@@ -13,7 +13,7 @@ use crate::state::State;
 /// Namespace, kind and name of an object.
 type Name = (Text, Text, Text);
 
-/// Jobs that are made of other objects, and the counts of each object.
+/// Jobs that reference other objects, and the counts of each object.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Referrers {
     /// Each job that references others, with what it counts as.

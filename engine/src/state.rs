@@ -143,7 +143,7 @@ impl State {
         job.allocation.forget_released(job.stamps.acknowledged());
         job.note_whole();
         let owns = self.behaviour.collects_owned() && job.leftovers().next().is_some();
-        let forget = (!job.object.exists()) && job.pods.is_empty() && job.services.is_empty() && !owns;
+        let forget = !job.object.exists() && job.pods.is_empty() && job.services.is_empty() && !owns;
         let new = if forget { None } else { crate::deadline::of(job, self.at, &node_view, &self.config) };
         let old = std::mem::replace(&mut job.deadline, new);
         if old != new {

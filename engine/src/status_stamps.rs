@@ -1,9 +1,9 @@
-//! Says how far the status of a job's object is: what it shall show, and what its mirror is known to hold.
+//! Holds the stamps of a job's status: of the next write, of the last acknowledged one, and of the mirror observed.
 //!
 //! Owns the stamps and all that changes them. It must not decide when a status is written: [`crate::State::effects_of`] does. Tests: the
 //! crash sweep of the `snapshots` package, and `wire/tests.rs` for what is stored.
 
-use model::{Stamp, Term};
+use model::Stamp;
 
 /// Stamps of the records that the status of an object shows, or is to show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,8 +21,8 @@ impl StatusStamps {
     }
 
     /// Returns the stamps of an object whose status shows this mirror, and nothing newer.
-    pub const fn of_mirror(mirror: Stamp) -> Self {
-        Self::new(mirror, mirror, mirror, Stamp { term: Term(0), position: model::Position(0) })
+    pub fn of_mirror(mirror: Stamp) -> Self {
+        Self::new(mirror, mirror, mirror, Stamp::default())
     }
 
     /// Returns the stamp that the next status write carries: the newest record that changed what the status says.
@@ -46,7 +46,7 @@ impl StatusStamps {
     }
 
     /// Returns true if a status has to be written: the object's is behind, or shows an older mirror than was acknowledged.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub fn is_behind(&self) -> bool {
         self.wanted > Stamp::default() && (self.acknowledged < self.wanted || self.observed < self.acknowledged)
     }
 

@@ -30,10 +30,9 @@ pub fn waits_for(state: &State, key: &JobKey) -> Vec<String> {
             errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         ));
     }
-    if job.object.is_deleting() || job.object.is_gone() {
+    if job.object.is_going() {
         out.push("garbage collection of its pods and services: the job object is deleted".to_owned());
-    }
-    if job.needs_status() && !job.object.is_deleting() && !job.object.is_gone() {
+    } else if job.stamps.is_behind() {
         out.push(format!("its status with mirror {} to be acknowledged", job.stamps.wanted()));
     }
     if !job.deleting_pods.is_empty() {

@@ -46,7 +46,7 @@ fn job(running: u32, observed: Option<OwnedFact>) -> Job {
     workers.counters.active = running;
     let owned = observed.map(|fact| (gate().object, Box::new(Owned { fact: Some(fact), ..Owned::default() })));
     Job {
-        object: ObjectState::present(ResourceVersion(0), BTreeMap::new(), false),
+        object: ObjectState::present(ResourceVersion(0)),
         phase: Phase::Pending,
         spec: Some(Arc::clone(&spec)),
         valid: Some(spec),

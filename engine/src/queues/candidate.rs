@@ -243,7 +243,7 @@ fn requirements(spec: &JobSpec) -> Requirements {
 fn kept_pods(job: &Job) -> BTreeMap<SlotId, Text> {
     // What another controller created goes when that controller decides so.
     let is_external = job.spec().is_some_and(|spec| spec.externally_managed);
-    if job.object.is_deleting() || !job.object.exists() || is_external {
+    if !job.object.is_present() || is_external {
         return BTreeMap::new();
     }
     let stays = |pod: &&crate::job::Pod| !pod.is_leaving() && !job.is_halting();

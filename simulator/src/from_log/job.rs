@@ -33,8 +33,7 @@ impl Recording {
         let job = state.job(&self.key);
         let job = job.as_deref();
         // What the job owns goes with its object.
-        let going = job
-            .is_some_and(|job| job.object.is_deleting() || job.object.is_gone() || is_expired(job, record.at))
+        let going = job.is_some_and(|job| job.object.is_going() || is_expired(job, record.at))
             || record.job_facts().iter().any(|fact| match fact {
                 JobFact::Gone => true,
                 JobFact::Object(fact) => fact.deleting,
@@ -161,7 +160,7 @@ impl Recording {
     /// The job's object is gone: its user deleted it, unless that is known already or its time to live has passed.
     fn gone(&self, job: Option<&Job>, at: Timestamp) -> Option<Value> {
         let job = job?;
-        (!job.object.is_deleting() && !job.object.is_gone() && !is_expired(job, at)).then(|| self.deletion())
+        (!job.object.is_going() && !is_expired(job, at)).then(|| self.deletion())
     }
 
     fn pod(

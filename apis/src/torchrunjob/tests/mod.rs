@@ -236,7 +236,7 @@ fn a_status_is_read_back_as_it_was_written() {
         .iter()
         .map(|group| (group.name.clone(), Box::new(Group { replicas: group.replicas, ..Group::default() })));
     let mut held = Job {
-        object: engine::ObjectState::present(model::ResourceVersion(0), BTreeMap::new(), false),
+        object: engine::ObjectState::present(model::ResourceVersion(0)),
         spec: Some(fact.clone()),
         valid: Some(fact),
         groups: groups.collect::<BTreeMap<_, _>>(),

@@ -139,7 +139,7 @@ pub(crate) struct Job {
     key: Option<Arc<model::JobKey>>,
 }
 
-/// Members of a job that the state of its object holds.
+/// Members of a job that hold the state of its object.
 #[serde_as]
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "crate::ObjectState")]
@@ -162,11 +162,11 @@ struct ObjectState {
 impl From<ObjectState> for crate::ObjectState {
     fn from(form: ObjectState) -> Self {
         let ObjectState { known, gone, deleting, rv, end_requests, end_annotated } = form;
-        Self::present(rv, end_requests, end_annotated).stored(known, gone, deleting)
+        Self::of_version(rv).with_flags(known, gone, deleting).with_metadata(end_requests, end_annotated)
     }
 }
 
-/// Members of a job that the stamps of its status hold.
+/// Members of a job that hold the stamps of its status.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "crate::StatusStamps")]
 struct StatusStamps {

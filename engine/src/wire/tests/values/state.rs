@@ -59,7 +59,9 @@ fn job() -> Job {
     let service = |slot, deletion| Service { name: "s".into(), slot, rv: ResourceVersion(4), deleting: true, deletion };
     let [fact, _] = job_facts();
     Job {
-        object: ObjectState::present(ResourceVersion(10), fact.end_requests, true).stored(true, true, true),
+        object: ObjectState::of_version(ResourceVersion(10))
+            .with_flags(true, true, true)
+            .with_metadata(fact.end_requests, true),
         spec: Some(Arc::new(spec)),
         valid: Some(Arc::new(valid)),
         phase: Phase::Restarting,
