@@ -325,10 +325,13 @@ impl<'a> SchedulingCycle<'a> {
         Self { filter, nodes, closed, taken, snapshots, foreign, requests }
     }
 
-    /// Returns that a job's queue does not select its namespace, in words; `None` where it does. `needs`: GPUs of the job.
-    fn not_selected(&self, request: &Request<'_>, needs: u32) -> Option<String> {
+    /// Returns in words that a job's queue does not exist, or does not select its namespace; `None` where it does. `needs`: GPUs of the job.
+    fn without_queue(&self, request: &Request<'_>, needs: u32) -> Option<String> {
         let (queue, namespace) = (request.candidate.queue(), &request.key.namespace);
         let gpus = gpus_words(needs);
+        if self.snapshots.place_of(queue).is_none() {
+            return Some(format!("needs {gpus}; there is no valid queue {queue}"));
+        }
         let is_selected = self.snapshots.selects(queue, namespace);
         (!is_selected).then(|| format!("needs {gpus}; queue {queue} does not select namespace {namespace}"))
     }
@@ -406,7 +409,7 @@ pub(super) fn decide(state: &State, seen: &BTreeMap<JobKey, Share>, now: Timesta
                     none.or_else(|| cycle.never_together(request, &wait))
                 }
                 scheduling::Reason::Nodes => cycle.not_together(request, &wait),
-                scheduling::Reason::NoQueue => cycle.not_selected(request, wait.needs),
+                scheduling::Reason::NoQueue => cycle.without_queue(request, wait.needs),
                 scheduling::Reason::Paused
                 | scheduling::Reason::BackOff(_)
                 | scheduling::Reason::Faulty(_)
