@@ -1,6 +1,6 @@
 //! Computes a job's deadline: the earliest of its limits, windows, back-offs and retries.
 
-use model::{Config, PodPhase, Timestamp};
+use model::{Config, PodPhase, Running, Stamp, Timestamp};
 
 use crate::job::Job;
 use crate::nodes::{NodeTrouble, NodeView};
@@ -66,8 +66,12 @@ impl Job {
         node_view: &NodeView<'_>,
         config: &Config,
     ) -> Option<Timestamp> {
-        let waits =
-            self.allocation.gated && !self.allocation.whole && !self.allocation.share.is_empty() && !self.is_halting();
-        waits.then_some(self.allocation.at?.plus_ms(self.start_limit_ms(now, node_view, config)))
+        let granted = self.allocation.at?;
+        // A mirror does not say that it has come whole. An adopted job all of whose pods ran since it got its places has.
+        let runs_whole = || self.spec().is_some_and(|spec| spec.phase_rules.running == Running::All);
+        let is_adopted = self.adopted != Stamp::default();
+        let has_run = is_adopted && self.running_at.is_some_and(|at| at >= granted) && runs_whole();
+        let waits = self.allocation.gated && !self.allocation.whole && !has_run && !self.allocation.share.is_empty();
+        (waits && !self.is_halting()).then(|| granted.plus_ms(self.start_limit_ms(now, node_view, config)))
     }
 }
