@@ -19,6 +19,7 @@ pub mod api;
 pub mod authorization;
 pub mod bounds;
 pub mod call;
+pub mod checkpoint;
 pub mod class;
 pub mod conditions;
 pub mod crd;

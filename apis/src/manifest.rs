@@ -11,7 +11,6 @@ mod tests;
 use model::FieldError;
 use serde_json::{Map, Value, json};
 
-use crate::bounds;
 use crate::call::Resource;
 use crate::fields::{Finding, Findings, Severity, shown};
 use crate::kubernetes;
@@ -19,6 +18,7 @@ use crate::names::{NOT_DNS_LABEL, NOT_DNS_SUBDOMAIN, is_dns_label, is_dns_subdom
 use crate::nearest::nearest;
 use crate::registry::Registry;
 use crate::schema;
+use crate::{bounds, checkpoint};
 
 /// Characters that an API server adds to a `generateName`, as an example.
 const GENERATED: &str = "xxxxx";
@@ -43,6 +43,9 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
     let shape = match registry.get(&resource) {
         Some(api) => {
             found.merge(api.findings(manifest));
+            let wrong = checkpoint::grace_seconds(manifest).err();
+            let finding = |field| Finding { severity: Severity::Error, in_name: false, field };
+            found.merge(wrong.map(finding).into_iter().collect());
             job_shape()
         }
         None => kubernetes::kind(&resource).map(|name| json!({"$ref": name})).unwrap_or_default(),

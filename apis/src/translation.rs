@@ -3,11 +3,11 @@
 //! It must not give a field a meaning. Tests: each API's `tests/spec.rs` and `tests/refusals.rs`.
 
 use model::{EndTiming, JobEndPolicy, JobKey, JobSpec, Milestones, Phase, PhaseRules, Running, SpecFact, Text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::{JobApi, Referenced};
 use crate::fields::{Finding, Findings};
-use crate::{bounds, demand, kueue, schema};
+use crate::{bounds, checkpoint, demand, kueue, schema};
 
 /// Translates the spec of a job object: what its API reads of it, what its pods ask a queue for, and the Workload of Kueue. An object
 /// beyond the bounds is refused before anything else looks into it.
@@ -21,10 +21,16 @@ pub fn spec_fact(api: &dyn JobApi, key: &JobKey, object: &Value, referenced: &Re
         Some(references) => references.spec_fact_with(object, referenced),
         None => api.spec_fact(object),
     };
+    checkpoint::add(object, &mut fact);
     demand::add(api, key, object, &mut fact);
     bounds::check_gpus(&mut fact);
     kueue::add(api, key, object, &mut fact);
     fact
+}
+
+/// Returns what the translation of an object depends on besides what its API reads ([`JobApi::spec_inputs`]).
+pub fn inputs(object: &Value) -> Value {
+    json!([demand::inputs(object), checkpoint::grace_period(object)])
 }
 
 /// Reader of an API's specs.

@@ -165,7 +165,12 @@ impl State {
             let lost = self.is_lost(pod);
             let asked = deletion.ordered || pod.fact.deleting.is_some();
             if job.stamps.acknowledged() >= deletion.requires && (!asked || (lost && !deletion.forced)) {
-                commands.push(Command::DeletePod { uid: uid.clone(), name: pod.fact.name.clone(), force: lost });
+                commands.push(Command::DeletePod {
+                    uid: uid.clone(),
+                    name: pod.fact.name.clone(),
+                    force: lost,
+                    grace_seconds: job.checkpoint_grace_seconds(pod),
+                });
             }
         }
         for (uid, pod) in &job.pods {

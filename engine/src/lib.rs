@@ -25,6 +25,7 @@ mod adopt;
 pub mod allocation;
 mod autoscaler;
 pub mod blocked_by;
+mod checkpoint;
 mod classify;
 mod deadline;
 mod decide;

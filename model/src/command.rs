@@ -79,6 +79,8 @@ pub enum Command {
         name: Text,
         /// Set if it goes without grace, because its node is lost.
         force: bool,
+        /// Its grace period in seconds, where that is another than its own. It does not count with `force`.
+        grace_seconds: Option<u32>,
     },
     /// Delete a service, by uid.
     DeleteService {

@@ -76,6 +76,8 @@ pub struct JobSpec {
     pub storage_group: Option<Text>,
     /// Bounds of a group that is resized by what its pods report; `None`: none is.
     pub autoscaler: Option<Box<Autoscaler>>,
+    /// Grace period in seconds of pods that are deleted for no failure, in which they save a checkpoint; `None`: that of their templates.
+    pub checkpoint_grace_seconds: Option<u32>,
 }
 
 impl Default for JobSpec {
@@ -107,6 +109,7 @@ impl Default for JobSpec {
             restarts_by: None,
             storage_group: None,
             autoscaler: None,
+            checkpoint_grace_seconds: None,
         }
     }
 }

@@ -41,7 +41,8 @@ impl Manifests {
     }
 }
 
-/// Versions of the objects whose specs were translated, as their APIs read them ([`apis::JobApi::spec_inputs`]).
+/// Versions of the objects whose specs were translated, as their APIs read them ([`apis::JobApi::spec_inputs`],
+/// [`apis::translation::inputs`]).
 #[derive(Debug, Default)]
 pub(crate) struct TranslatedSpecs(BTreeMap<JobKey, Translated>);
 
@@ -55,7 +56,7 @@ impl TranslatedSpecs {
     /// Returns true if the object's spec has to be translated: what it depends on changed, or it has no generation. From then on
     /// this version counts as translated.
     pub(crate) fn is_new(&mut self, api: &dyn JobApi, key: &JobKey, object: &Value, referenced: &Referenced) -> bool {
-        let own = Value::Array(vec![api.spec_inputs(object), apis::demand::inputs(object)]);
+        let own = Value::Array(vec![api.spec_inputs(object), apis::translation::inputs(object)]);
         let inputs = if referenced.is_empty() { own } else { Value::Array(vec![own, versions(api, referenced)]) };
         let generation = objects::at(object, &["metadata", "generation"]).and_then(Value::as_i64);
         if let Some(known) = self.0.get_mut(key).filter(|known| generation.is_some() && known.inputs == inputs) {

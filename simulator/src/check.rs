@@ -16,7 +16,7 @@ use crate::runner::{Error, ScenarioOutcome};
 use crate::scenario::{DEFAULT_NAMESPACE, Scenario};
 use crate::simulation::ExecutedCall;
 use crate::state;
-use crate::text::restart_count;
+use crate::text::{grace_words, restart_count};
 
 /// Returns the differences between a run and its scenario's expectations, in words.
 pub fn failures(scenario: &Scenario, run: &Result<ScenarioOutcome, Error>) -> Vec<String> {
@@ -116,8 +116,8 @@ impl View<'_> {
                 let call = &done.call;
                 let name = address(&call.namespace, &call.name);
                 let count = call.body.as_ref().filter(|_| kind == "Pod").and_then(restart_count);
-                let forced = if call.grace_seconds == Some(0) { " forced" } else { "" };
-                count.map_or_else(|| format!("{name}{forced}"), |count| format!("{name}#{count}"))
+                let grace = grace_words(call);
+                count.map_or_else(|| format!("{name}{grace}"), |count| format!("{name}#{count}"))
             })
             .collect();
         names.sort_unstable();

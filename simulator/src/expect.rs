@@ -107,7 +107,7 @@ pub struct Checks {
     /// Pods created, as `name#count`, in any order.
     #[serde(default)]
     pub created: Option<Vec<String>>,
-    /// Pods deleted, as `name` (graceful) or `name forced`, in any order.
+    /// Pods deleted, as `name` (with its own grace period), `name grace 60s` or `name forced`, in any order.
     #[serde(default)]
     pub deleted: Option<Vec<String>>,
     /// Services created.

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use apis::Verb;
+use apis::{ApiCall, Verb};
 use model::Timestamp;
 use model::json::canonical;
 use serde_json::Value;
@@ -68,7 +68,7 @@ fn render_step(out: &mut String, step: &StepOutcome) {
     }
 }
 
-/// `+ Pod j-trainer-0 #1` or `- Pod j-trainer-0 forced`.
+/// `+ Pod j-trainer-0 #1` or `- Pod j-trainer-0 forced` or `- Pod j-trainer-0 grace 60s`.
 fn describe_command(done: &ExecutedCall) -> String {
     let call = &done.call;
     let sign = if call.verb == Verb::Create { '+' } else { '-' };
@@ -76,13 +76,20 @@ fn describe_command(done: &ExecutedCall) -> String {
     if let Some(count) = call.body.as_ref().and_then(restart_count) {
         let _ = write!(text, " #{count}");
     }
-    if call.grace_seconds == Some(0) {
-        text.push_str(" forced");
-    }
+    text.push_str(&grace_words(call));
     if done.attempts > 1 {
         let _ = write!(text, " (attempt {})", done.attempts);
     }
     text
+}
+
+/// Returns the grace period that a deletion names, after a space: ` forced` for none, ` grace 60s`. Empty where the pod's own counts.
+pub fn grace_words(call: &ApiCall) -> String {
+    match call.grace_seconds {
+        None => String::new(),
+        Some(0) => " forced".to_owned(),
+        Some(seconds) => format!(" grace {seconds}s"),
+    }
 }
 
 /// The restart count a pod shows, where its API has one.

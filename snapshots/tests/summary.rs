@@ -128,9 +128,7 @@ fn calls(commands: &[ExecutedCall], reasons: &mut Vec<(String, usize)>) -> Alike
         let sign = if is_creation { '+' } else { '-' };
         let count = done.call.body.as_ref().and_then(text::restart_count);
         let mut after = count.map(|count| format!(" #{count}")).unwrap_or_default();
-        if done.call.grace_seconds == Some(0) {
-            after.push_str(" forced");
-        }
+        after.push_str(&text::grace_words(&done.call));
         if done.attempts > 1 {
             let _ = write!(after, " (attempt {})", done.attempts);
         }

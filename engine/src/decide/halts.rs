@@ -25,7 +25,7 @@ pub(super) fn suspend(context: &DecisionContext<'_>, job: &Job, spec: &JobSpec) 
         return vec![JobEvent::PhaseChanged { to: Phase::Suspended, message: Text::from(SUSPENDED) }];
     }
     let cause = Cause { kind: CauseKind::Suspended, slots: Vec::new(), message: Text::from(SUSPENDED) };
-    let message = Text::from(format!("{SUSPENDED}; deleting pods"));
+    let message = Text::from(format!("{SUSPENDED}; {}", job.deletion_words()));
     let decided = JobEvent::Decided(Box::new(Decision::Halt { cause }));
     vec![decided, JobEvent::PhaseChanged { to: Phase::Suspended, message }]
 }
@@ -73,7 +73,12 @@ pub(super) fn without_admission(job: &Job, spec: &JobSpec) -> Option<Vec<JobEven
 fn halt(job: &Job, kind: CauseKind, message: String) -> Vec<JobEvent> {
     let cause = Cause { kind, slots: Vec::new(), message: Text::from(message) };
     let mut events = vec![JobEvent::Decided(Box::new(Decision::Halt { cause: cause.clone() }))];
-    reconcile::show(job, Phase::Pending, Text::from(format!("{}; deleting pods", cause.message)), &mut events);
+    reconcile::show(
+        job,
+        Phase::Pending,
+        Text::from(format!("{}; {}", cause.message, job.deletion_words())),
+        &mut events,
+    );
     events
 }
 

@@ -235,6 +235,7 @@ fn spec7(spec: &JobSpec) -> bool {
     let selects_labels =
         |queue: &QueueSpec| queue.namespaces.as_ref().is_some_and(|selector| names_of(selector).is_none());
     spec.queue.as_deref().is_some_and(selects_labels)
+        || spec.checkpoint_grace_seconds.is_some()
         || spec.groups.iter().any(|group| group.requirements.is_some() || group.restart == RestartPolicy::OnNodeLost)
 }
 

@@ -102,7 +102,7 @@ pub(super) fn spec() -> JobSpec {
     }
 }
 
-pub(super) fn pod(phase: PodPhase) -> PodFact {
+pub(crate) fn pod(phase: PodPhase) -> PodFact {
     PodFact {
         uid: "p1".into(),
         name: "j-trainer-0".into(),

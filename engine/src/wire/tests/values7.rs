@@ -74,6 +74,7 @@ pub(super) fn facts() -> Vec<JobFact> {
         let queue = QueueSpec { namespaces: Some(selector), ..values4::queue() };
         JobFact::Spec(Box::new(spec_fact(JobSpec { queue: Some(Box::new(queue)), ..JobSpec::default() })))
     };
+    let saves = spec_fact(JobSpec { checkpoint_grace_seconds: Some(60), ..JobSpec::default() });
     let [by_labels, unordered, others] = selectors().map(queue);
     let [_, plain] = values::job_facts();
     vec![
@@ -83,6 +84,7 @@ pub(super) fn facts() -> Vec<JobFact> {
         spec(requirements()),
         spec(PodRequirements::default()),
         JobFact::Spec(Box::new(on_node_lost)),
+        JobFact::Spec(Box::new(saves)),
         JobFact::Pod(Box::new(PodFact { lingers: true, ..values::pod(PodPhase::Succeeded) })),
         allocation(Some("q".into())),
         allocation(None),

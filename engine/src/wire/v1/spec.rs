@@ -168,6 +168,8 @@ pub(super) struct JobSpec {
     restarts_by: Option<(Text, Text)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     storage_group: Option<Text>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint_grace_seconds: Option<u32>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
