@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use engine::Record;
+use model::fact::EndRequest;
 use model::{
     CauseKind, ContainerEnd, ContainerState, Decision, Incarnation, JobEvent, JobFact, PodFact, PodPhase, SlotId, Text,
     Timestamp,
@@ -52,7 +53,10 @@ pub struct FailedContainer {
 #[derive(Debug, Clone, Default)]
 pub struct Failures {
     pods: BTreeMap<SlotId, PodFact>,
+    /// What ended the last try, a failure or not.
     last: Option<Failure>,
+    /// What ended the last try that failed.
+    last_failed: Option<Failure>,
     count: u32,
     differ: bool,
 }
@@ -86,13 +90,16 @@ impl Failures {
             container: failed_container(pod),
         });
         let failure = Failure { at, kind: cause.kind, words: cause.message.clone(), pod };
-        self.differ |= self.last.as_ref().is_some_and(|last| !alike(last, &failure));
-        self.count = self.count.saturating_add(1);
+        if is_failure(decision) {
+            self.differ |= self.last_failed.as_ref().is_some_and(|last| !alike(last, &failure));
+            self.count = self.count.saturating_add(1);
+            self.last_failed = Some(failure.clone());
+        }
         self.last = Some(failure);
         self.pods.clear();
     }
 
-    /// Returns the last failure.
+    /// Returns what ended the last try: a failure, a halt, or the request to end the job.
     pub fn last(&self) -> Option<&Failure> {
         self.last.as_ref()
     }
@@ -105,6 +112,16 @@ impl Failures {
     /// Returns whether there were several failed tries, and all ended with the same error.
     pub fn all_alike(&self) -> bool {
         self.count > 1 && !self.differ
+    }
+}
+
+/// Returns true if a decision answers a failure. A halt and a resize do not, nor does the end of a job that its user or a scheduler asked for.
+fn is_failure(decision: &Decision) -> bool {
+    let by_request = |kind| matches!(kind, CauseKind::EndRequested(EndRequest::Stopped | EndRequest::Preempted));
+    match decision {
+        Decision::Halt { .. } => false,
+        Decision::Restart { cause, .. } => cause.kind != CauseKind::Resized,
+        Decision::End { cause, .. } => !by_request(cause.kind),
     }
 }
 
@@ -143,7 +160,7 @@ fn masked(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use engine::{Body, wire};
-    use model::{Cause, ContainerFact, JobKey, Position, ResourceVersion, RestartScope, Term};
+    use model::{Cause, ContainerFact, JobKey, Phase, Position, ResourceVersion, RestartScope, Term};
 
     use super::*;
 
@@ -228,5 +245,33 @@ mod tests {
         failures.take(&record(vec![], vec![restart(0)]));
         failures.take(&record(vec![], vec![restart(0)]));
         assert_eq!((failures.count(), failures.all_alike(), &failures.last().unwrap().pod), (2, true, &None));
+    }
+
+    #[test]
+    fn a_halt_a_resize_and_a_stop_are_no_failed_tries() {
+        let cause = |kind| Cause { kind, slots: Vec::new(), message: "why".into() };
+        let decided = |decision| record(vec![], vec![JobEvent::Decided(Box::new(decision))]);
+        let stopped = CauseKind::EndRequested(EndRequest::Stopped);
+        let end = Decision::End { phase: Phase::Failed, cause: cause(stopped), clean: true, live_only: true };
+        let resize = Decision::Restart {
+            group: "w".into(),
+            scope: RestartScope::All,
+            slot: SlotId { group: "w".into(), index: 0 },
+            cause: cause(CauseKind::Resized),
+            failures: 0,
+            retry_at: None,
+        };
+        let mut failures = Failures::default();
+        for each in [
+            record(vec![failed(0, 1, "x")], vec![restart(0)]),
+            decided(Decision::Halt { cause: cause(CauseKind::Suspended) }),
+            decided(resize),
+            record(vec![failed(1, 1, "x")], vec![restart(1)]),
+            decided(end),
+        ] {
+            failures.take(&each);
+        }
+        assert_eq!((failures.count(), failures.all_alike()), (2, true));
+        assert_eq!(failures.last().unwrap().kind, stopped, "why the job ended is still known");
     }
 }
