@@ -15,11 +15,11 @@ use crate::job::{Job, Pod};
 impl Job {
     /// Returns the grace period in seconds with which a pod is deleted; `None` for that of its template.
     pub(crate) fn checkpoint_grace_seconds(&self, pod: &Pod) -> Option<u32> {
-        self.spec()?.checkpoint_grace_seconds.filter(|_| self.is_deleted_soundly(pod))
+        self.spec()?.checkpoint_grace_seconds.filter(|_| self.answers_no_failure(pod))
     }
 
-    /// Returns true if a deletion of this pod answers no failure: its job is halted, suspended, preempted or resized.
-    fn is_deleted_soundly(&self, pod: &Pod) -> bool {
+    /// Returns true if the deletion of this pod answers no failure: its job is halted, suspended, preempted or resized.
+    fn answers_no_failure(&self, pod: &Pod) -> bool {
         let is_surplus = || pod.fact.slot.as_ref().is_none_or(|id| self.slot(id).is_none());
         let is_resize = |kind| kind == CauseKind::Resized;
         match &self.decision {
