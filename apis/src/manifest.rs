@@ -43,9 +43,7 @@ pub fn findings(registry: &Registry, manifest: &Value) -> Vec<Finding> {
     let shape = match registry.get(&resource) {
         Some(api) => {
             found.merge(api.findings(manifest));
-            let wrong = checkpoint::grace_seconds(manifest).err();
-            let finding = |field| Finding { severity: Severity::Error, in_name: false, field };
-            found.merge(wrong.map(finding).into_iter().collect());
+            checkpoint::grace_seconds(&**api, manifest, &mut found);
             job_shape()
         }
         None => kubernetes::kind(&resource).map(|name| json!({"$ref": name})).unwrap_or_default(),

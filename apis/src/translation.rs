@@ -21,7 +21,7 @@ pub fn spec_fact(api: &dyn JobApi, key: &JobKey, object: &Value, referenced: &Re
         Some(references) => references.spec_fact_with(object, referenced),
         None => api.spec_fact(object),
     };
-    checkpoint::add(object, &mut fact);
+    checkpoint::add(api, object, &mut fact);
     demand::add(api, key, object, &mut fact);
     bounds::check_gpus(&mut fact);
     kueue::add(api, key, object, &mut fact);

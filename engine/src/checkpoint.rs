@@ -21,11 +21,10 @@ impl Job {
     /// Returns true if the deletion of this pod answers no failure: its job is halted, suspended, preempted or resized.
     fn answers_no_failure(&self, pod: &Pod) -> bool {
         let is_surplus = || pod.fact.slot.as_ref().is_none_or(|id| self.slot(id).is_none());
-        let is_resize = |kind| kind == CauseKind::Resized;
         match &self.decision {
             Some(Decision::Halt { .. }) => true,
             Some(Decision::End { cause, .. }) => cause.kind == CauseKind::EndRequested(EndRequest::Preempted),
-            Some(Decision::Restart { cause, .. }) => is_resize(cause.kind) || is_surplus(),
+            Some(Decision::Restart { cause, .. }) => cause.kind == CauseKind::Resized || is_surplus(),
             None => self.phase == Phase::Suspended || is_surplus(),
         }
     }

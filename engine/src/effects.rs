@@ -168,8 +168,7 @@ impl State {
                 commands.push(Command::DeletePod {
                     uid: uid.clone(),
                     name: pod.fact.name.clone(),
-                    force: lost,
-                    grace_seconds: job.checkpoint_grace_seconds(pod),
+                    grace_seconds: if lost { Some(0) } else { job.checkpoint_grace_seconds(pod) },
                 });
             }
         }

@@ -53,9 +53,9 @@ pub struct FailedContainer {
 #[derive(Debug, Clone, Default)]
 pub struct Failures {
     pods: BTreeMap<SlotId, PodFact>,
-    /// What ended the last try, a failure or not.
+    /// End of the last try, a failure or not.
     last: Option<Failure>,
-    /// What ended the last try that failed.
+    /// End of the last try that failed.
     last_failed: Option<Failure>,
     count: u32,
     differ: bool,

@@ -77,9 +77,7 @@ pub enum Command {
         uid: Uid,
         /// Its name.
         name: Text,
-        /// Set if it goes without grace, because its node is lost.
-        force: bool,
-        /// Its grace period in seconds, where that is another than its own. It does not count with `force`.
+        /// Grace period in seconds; 0 where its node is lost, so that no kubelet ends it; `None` for the pod's own.
         grace_seconds: Option<u32>,
     },
     /// Delete a service, by uid.

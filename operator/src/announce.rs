@@ -15,7 +15,7 @@ impl Operator {
             let reported = self.registry.api_of(key).and_then(|api| Some(api.annotations()?.notes_events(notes)));
             return self.emit_all(key, reported.unwrap_or_default());
         }
-        if let (Command::DeletePod { name, force: true, uid, .. }, Ok(_)) = (command, answer) {
+        if let (Command::DeletePod { name, grace_seconds: Some(0), uid }, Ok(_)) = (command, answer) {
             // docs/failure-modes.md says what protects the files.
             let message = format!(
                 "Deleted pod {name} without grace, because its node is lost. Its process may still run there until the node \
@@ -27,7 +27,9 @@ impl Operator {
         let (what, kind, name, salt) = match command {
             Command::CreatePod { slot, incarnation, .. } => ("Create", "Pod", api.slot_name(key, slot), incarnation.0),
             Command::CreateService { slot } => ("Create", "Service", api.slot_name(key, slot), 0),
-            Command::DeletePod { name, force: false, uid, .. } => ("Delete", "Pod", name.clone(), fnv(&uid.0)),
+            Command::DeletePod { name, grace_seconds, uid } if *grace_seconds != Some(0) => {
+                ("Delete", "Pod", name.clone(), fnv(&uid.0))
+            }
             Command::DeleteService { name, uid } => ("Delete", "Service", name.clone(), fnv(&uid.0)),
             Command::DeleteJob => ("Delete", "Job", key.name.clone(), 0),
             Command::CreateOwned { object } => ("Create", &*object.kind, object.name.clone(), 0),

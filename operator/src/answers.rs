@@ -132,13 +132,7 @@ impl Operator {
                 facts.push(key, JobFact::OwnedGone { uid: uid.clone() });
                 return;
             }
-            (Command::DeletePod { force, .. }, Ok(_)) => {
-                if *force {
-                    Outcome::Forced
-                } else {
-                    Outcome::Done
-                }
-            }
+            (Command::DeletePod { grace_seconds: Some(0), .. }, Ok(_)) => Outcome::Forced,
             // It changed: the watch shows how.
             (Command::ReleasePod { .. }, Err(ApiError { code: 409, .. })) => Outcome::Unknown { code: 409 },
             (Command::DeletePod { uid, .. }, Err(ApiError { code: 404 | 409, .. }))
@@ -169,7 +163,8 @@ impl Operator {
             }
             (Command::WriteStatus { .. }, Err(ApiError { code: 404, .. })) => Outcome::Unknown { code: 404 },
             (
-                Command::DeleteService { .. }
+                Command::DeletePod { .. }
+                | Command::DeleteService { .. }
                 | Command::DeleteOwned { .. }
                 | Command::DeleteJob
                 | Command::WriteEndAnnotation,

@@ -82,9 +82,9 @@ impl Operator {
                 ApiCall { body: Some(body), ..call(Verb::Create, services(), key, &api.slot_name(key, slot)) }
             }
             Command::ReadPod { slot } => call(Verb::Get, pods(), key, &api.slot_name(key, slot)),
-            Command::DeletePod { uid, name, force, grace_seconds } => ApiCall {
+            Command::DeletePod { uid, name, grace_seconds } => ApiCall {
                 uid: Some(uid.clone()),
-                grace_seconds: if *force { Some(0) } else { *grace_seconds },
+                grace_seconds: *grace_seconds,
                 ..call(Verb::Delete, pods(), key, name)
             },
             Command::DeleteService { uid, name } => {

@@ -116,8 +116,7 @@ impl View<'_> {
                 let call = &done.call;
                 let name = address(&call.namespace, &call.name);
                 let count = call.body.as_ref().filter(|_| kind == "Pod").and_then(restart_count);
-                let grace = grace_words(call);
-                count.map_or_else(|| format!("{name}{grace}"), |count| format!("{name}#{count}"))
+                count.map_or_else(|| format!("{name}{}", grace_words(call)), |count| format!("{name}#{count}"))
             })
             .collect();
         names.sort_unstable();
